@@ -1,0 +1,84 @@
+"""One-dimensional Gaussian expectations of softplus, accurate for any mean and variance.
+
+The trapezoidal rule on E f(m + s z) converges geometrically for f analytic in a strip. Softplus has its
+singularities at +-i pi, a distance a = pi/s in z, so the error is about exp(-2 pi a/h + a^2/2) or, for small s,
+exp(-2 pi^2/h^2): the step h below keeps it near 1e-10, with 16 nodes for s <= 0.8 and about 15 s beyond. The nodes
+are centred at the peak of e^{eta} phi(z), clipped where softplus leaves its exponential branch, so that small values
+in the left tail keep their relative accuracy. The rule loops over nodes and holds no rows x nodes array.
+"""
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+REACH = 6.8
+LOG_ACCURACY = 22.0
+LARGEST_STEP = 0.95
+UNROLL = 4
+
+# atanh(u)/u as a polynomial in u^2 on [0, 1/9], from Chebyshev nodes; relative error 7e-14
+ATANH_SERIES = (
+    0.9999999999999368,
+    0.3333333334059967,
+    0.19999998632121246,
+    0.14285812013750593,
+    0.11107700090055997,
+    0.0915502181938133,
+    0.07035379662321815,
+    0.10034077847425321,
+)
+
+
+def log1p_unit(x: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """Return log(1 + x) for x in [0, 1], several times faster than the general function.
+
+    log(1 + x) = 2 atanh(u) with u = x / (2 + x) <= 1/3.
+    """
+    u = x / (2.0 + x)
+    w = u * u
+    series = jnp.full_like(w, ATANH_SERIES[-1])
+    for coefficient in reversed(ATANH_SERIES[:-1]):
+        series = series * w + coefficient
+    return 2.0 * u * series
+
+
+def expected_softplus(
+    m: Float[Array, "*rows"], v: Float[Array, "*rows"]
+) -> tuple[Float[Array, "*rows"], Float[Array, "*rows"], Float[Array, "*rows"]]:
+    """Return E softplus(x), E sigmoid(x), E sigmoid'(x) for x ~ N(m, v).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> value, slope, curvature = expected_softplus(jnp.zeros(1), jnp.zeros(1))
+        >>> round(float(value[0]), 4), round(float(slope[0]), 4), round(float(curvature[0]), 4)
+        (0.6931, 0.5, 0.25)
+    """
+    s = jnp.sqrt(v)
+    strip = jnp.pi / jnp.maximum(jnp.max(s), 0.5)
+    h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
+    # the left tail behaves like e^{eta}: its mass sits at z = s while m + s^2 < 0, at z = -m/s beyond
+    centre = jnp.clip(-m / jnp.maximum(s, 1e-30), 0.0, s)
+    trips = jnp.ceil((2 * REACH / h + 1) / UNROLL).astype(jnp.int32)
+    first = -0.5 * h * (trips * UNROLL - 1)
+    # phi(centre + t) = phi(centre) e^{-centre t} e^{-t^2/2}: one product per node instead of an exponential
+    ratio = jnp.exp(-h * centre)
+    tilt = h / jnp.sqrt(2 * jnp.pi) * jnp.exp(-0.5 * centre**2 - centre * first)
+    middle = m + s * centre
+
+    def body(trip: Array, carry: tuple[Array, ...]) -> tuple[Array, ...]:
+        value, slope, curvature, tilt = carry
+        for j in range(UNROLL):
+            t = first + h * (trip * UNROLL + j)
+            weight = tilt * jnp.exp(-0.5 * t**2)
+            x = middle + s * t
+            decay = jnp.exp(-jnp.abs(x))
+            share = 1.0 / (1.0 + decay)
+            value += weight * (jnp.maximum(x, 0.0) + log1p_unit(decay))
+            slope += weight * jnp.where(x > 0, share, decay * share)
+            curvature += weight * decay * share**2
+            tilt = tilt * ratio
+        return value, slope, curvature, tilt
+
+    zeros = jnp.zeros_like(m)
+    value, slope, curvature, _ = jax.lax.fori_loop(0, trips, body, (zeros, zeros, zeros, tilt))
+    return value, slope, curvature

@@ -1,0 +1,1 @@
+"""Models that write the target for you: formula in, posterior out."""

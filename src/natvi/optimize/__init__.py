@@ -1,0 +1,1 @@
+"""Rules that turn directions into steps."""

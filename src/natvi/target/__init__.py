@@ -1,0 +1,8 @@
+"""Targets: log-densities written as sums of terms, each a function of a low-dimensional marginal."""
+
+from natvi.target.likelihood_rows import LikelihoodRows as LikelihoodRows
+from natvi.target.normal_prior import NormalPrior as NormalPrior
+from natvi.target.random_effects import RandomEffectsPrior as RandomEffectsPrior
+from natvi.target.term import Contribution as Contribution
+from natvi.target.term import SumOfTerms as SumOfTerms
+from natvi.target.term import Term as Term

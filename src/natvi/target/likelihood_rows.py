@@ -1,0 +1,93 @@
+"""The log-likelihood of grouped rows: one term per row, a function of its linear predictor.
+
+The family is handed in by the model: it knows log p(y | eta, dispersion) and the expectation of that under a
+Gaussian for (eta, dispersion), with first and second derivatives in the means.
+"""
+
+from typing import NamedTuple, Protocol
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
+from natvi.target.term import Contribution, Marginals
+
+
+class RowExpectation(NamedTuple):
+    """E log p of each row and its derivatives in E eta (and in the mean of the dispersion parameter)."""
+
+    value: Float[Array, "*rows"]
+    d_eta: Float[Array, "*rows"]
+    d_eta_eta: Float[Array, "*rows"]
+    d_disp: Float[Array, "*rows"] | None = None
+    d_eta_disp: Float[Array, "*rows"] | None = None
+    d_disp_disp: Float[Array, "*rows"] | None = None
+
+
+class PredictorMoments(NamedTuple):
+    """Marginal moments of a row's predictor, and of the dispersion parameter where the family has one."""
+
+    mean: Float[Array, "*rows"]
+    variance: Float[Array, "*rows"]
+    disp_mean: Float[Array, ""] | None = None
+    disp_variance: Float[Array, ""] | None = None
+    covariance: Float[Array, "*rows"] | None = None
+
+
+class RowFamily(Protocol):
+    """What the rows ask of a response distribution."""
+
+    @property
+    def has_dispersion(self) -> bool: ...
+
+    def log_density(
+        self, y: Float[Array, "*rows"], eta: Float[Array, "*rows"], disp: Float[Array, ""] | None
+    ) -> Float[Array, "*rows"]: ...
+
+    def expected(self, y: Float[Array, "*rows"], moments: PredictorMoments) -> RowExpectation: ...
+
+
+class LikelihoodRows(eqx.Module):
+    """sum over rows of log p(y_ij | eta_ij); shared coordinates are the p coefficients, then the dispersion."""
+
+    design: GroupedRows
+    y: Float[Array, "c K"]
+    family: RowFamily = eqx.field(static=True)
+    start: int = eqx.field(static=True, default=0)
+
+    @property
+    def p(self) -> int:
+        """The number of coefficients."""
+        return self.design.X.shape[0]
+
+    def value(self, theta: ArrowVector) -> Float[Array, ""]:
+        """Return the log-likelihood at one point."""
+        disp = theta.shared[self.p] if self.family.has_dispersion else None
+        rows = self.family.log_density(self.y, self.design.predictor(theta), disp)
+        return jnp.sum(jnp.where(self.design.filled, rows, 0.0))
+
+    def expected(self, gaussian: Marginals) -> Contribution:
+        """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
+        rows = self.family.expected(self.y, self._moments(gaussian))
+        rows = RowExpectation(*(None if a is None else jnp.where(self.design.filled, a, 0.0) for a in rows))
+        local, shared = self.design.transposed_product(rows.d_eta)
+        blocks, cross, corner = self.design.gram(rows.d_eta_eta)
+        if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:
+            mixed_local, mixed_shared = self.design.transposed_product(rows.d_eta_disp)
+            shared = jnp.append(shared, jnp.sum(rows.d_disp))
+            cross = jnp.concatenate([cross, mixed_local[None]])
+            corner = jnp.block(
+                [[corner, mixed_shared[:, None]], [mixed_shared[None], jnp.sum(rows.d_disp_disp)[None, None]]]
+            )
+        return Contribution(jnp.sum(rows.value), ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+
+    def _moments(self, gaussian: Marginals) -> PredictorMoments:
+        if not self.family.has_dispersion:
+            rows = gaussian.row_moments(self.design, ())
+            return PredictorMoments(rows.mean, rows.variance)
+        rows = gaussian.row_moments(self.design, (self.p,))
+        disp_variance = gaussian.shared_variances()[self.p]
+        return PredictorMoments(
+            rows.mean, rows.variance, gaussian.mean.shared[self.p], disp_variance, rows.covariance[0]
+        )

@@ -1,0 +1,112 @@
+"""The prior of the random effects, theta_i | omega ~ N(0, (W W')^-1), in expectation by tilting.
+
+W is lower triangular with W_kk = exp(omega_kk) and W_lk = omega_lk for l > k; omega = vech(W*) runs down the
+columns (paper, Section 8.5). With W' theta written out,
+
+    log p = -(r/2) log 2 pi + sum_k omega_kk - (1/2) sum_k (e^{omega_kk} theta_k + sum_{l>k} omega_lk theta_l)^2.
+
+Tilting: E[e^{a w} f(x)] = exp(a m_w + a^2 v_w / 2) E f(x + a Cov(x, w)) for jointly Gaussian (x, w), and f is
+a polynomial of degree at most four, so Isserlis' theorem closes the form.
+"""
+
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.target.term import Contribution, Marginals
+
+
+def omega_positions(r: int) -> dict[tuple[int, int], int]:
+    """Return the position of W*_lk in omega = vech(W*), columns stacked.
+
+    Example:
+        >>> omega_positions(2)
+        {(0, 0): 0, (1, 0): 1, (1, 1): 2}
+    """
+    pairs = [(row, column) for column in range(r) for row in range(column, r)]
+    return {pair: position for position, pair in enumerate(pairs)}
+
+
+class RandomEffectsPrior(eqx.Module):
+    """The sum over groups of log p(theta_i | omega); omega starts at shared coordinate `start`."""
+
+    r: int = eqx.field(static=True)
+    start: int = eqx.field(static=True)
+
+    @property
+    def stop(self) -> int:
+        """The shared coordinate after the last one of omega."""
+        return self.start + self.r * (self.r + 1) // 2
+
+    def value(self, theta: ArrowVector) -> Float[Array, ""]:
+        """Return the log-density at one point."""
+        W = self.precision_factor(theta.shared)
+        whitened = W.T @ theta.local
+        log_norm = -0.5 * self.r * jnp.log(2 * jnp.pi) + jnp.sum(jnp.log(jnp.diagonal(W)))
+        return theta.local.shape[1] * log_norm - 0.5 * jnp.sum(whitened**2)
+
+    def precision_factor(self, shared: Float[Array, " g"]) -> Float[Array, "r r"]:
+        """Return W from the shared coordinates."""
+        W = jnp.zeros((self.r, self.r))
+        for (row, column), position in omega_positions(self.r).items():
+            entry = shared[self.start + position]
+            W = W.at[row, column].set(jnp.exp(entry) if row == column else entry)
+        return W
+
+    def expected(self, gaussian: Marginals) -> Contribution:
+        """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
+        r = self.r
+        mean, covariance = gaussian.group_moments(self.start, self.stop)
+
+        def total(m: Float[Array, "k n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
+            value = jnp.sum(expected_log_prior(r, m, covariance))
+            return value, value
+
+        gradient: Callable = jax.grad(total, has_aux=True)
+        basis = [jnp.zeros_like(mean).at[k].set(1.0) for k in range(mean.shape[0])]
+        linearised = [jax.jvp(gradient, (mean,), (direction,), has_aux=True) for direction in basis]
+        grad, _, value = linearised[0]
+        hess = jnp.stack([row for _, row, _ in linearised])
+        return Contribution(
+            value,
+            ArrowVector(grad[:r], jnp.sum(grad[r:], axis=1)),
+            ArrowMatrix(hess[:r, :r], hess[r:, :r], jnp.sum(hess[r:, r:], axis=2)),
+        )
+
+
+def expected_log_prior(r: int, m: Float[Array, "k n"], V: Float[Array, "k k n"]) -> Float[Array, " n"]:
+    """Return E log p(theta_i | omega) for each group from the moments of (theta_i, omega)."""
+    position = omega_positions(r)
+    total = jnp.full_like(m[0], -0.5 * r * jnp.log(2 * jnp.pi))
+    for k in range(r):
+        d = r + position[k, k]
+        # E[e^{2w} theta^2] = e^{2 m_w + 2 v_w} [(m + 2c)^2 + v]
+        tilted = m[k] + 2 * V[k, d]
+        square = jnp.exp(2 * m[d] + 2 * V[d, d]) * (tilted**2 + V[k, k])
+        below = [(r + position[row, k], row) for row in range(k + 1, r)]
+        for w, row in below:
+            # 2 E[e^{omega_kk} theta_k omega_lk theta_l]
+            shift = m + V[:, d]
+            square += 2 * jnp.exp(m[d] + 0.5 * V[d, d]) * product_moment(shift, V, (k, w, row))
+            for w2, row2 in below:
+                square += product_moment(m, V, (w, row, w2, row2))
+        total += m[d] - 0.5 * square
+    return total
+
+
+def product_moment(m: Float[Array, "k n"], V: Float[Array, "k k n"], which: tuple[int, ...]) -> Float[Array, " n"]:
+    """Return E of a product of jointly Gaussian coordinates (Isserlis with means).
+
+    E[x_a rest] = m_a E[rest] + sum_b V_ab E[rest without b].
+    """
+    if not which:
+        return jnp.ones_like(m[0])
+    first, rest = which[0], which[1:]
+    total = m[first] * product_moment(m, V, rest)
+    for i, other in enumerate(rest):
+        total += V[first, other] * product_moment(m, V, rest[:i] + rest[i + 1 :])
+    return total

@@ -1,0 +1,32 @@
+"""What every test shares: checked shapes, fixed randomness, no windows, a float32 process."""
+
+import os
+import sys
+import types
+
+import hypothesis
+import jaxtyping
+import pytest
+from beartype import BeartypeConf, beartype
+
+os.environ["MPLBACKEND"] = "Agg"
+os.environ.pop("JAX_ENABLE_X64", None)
+
+# Every annotation of natvi is checked at every call, in tests only; an int passes for a float, as in pyright.
+# The hook wants the checker's dotted name and sees only modules imported after it.
+assert "natvi" not in sys.modules, "natvi was imported before its shape checks could be installed"
+checks = types.ModuleType("natvi_checks")
+checks.typechecked = beartype(conf=BeartypeConf(is_pep484_tower=True))
+sys.modules["natvi_checks"] = checks
+jaxtyping.install_import_hook(["natvi"], "natvi_checks.typechecked")
+
+hypothesis.settings.register_profile("natvi", deadline=None, derandomize=True, max_examples=25)
+hypothesis.settings.load_profile("natvi")
+
+
+@pytest.fixture(autouse=True)
+def float32_process():
+    """Fail a test that leaves JAX's global precision switch on: natvi must never flip it."""
+    yield
+    jax = sys.modules.get("jax")
+    assert jax is None or not jax.config.jax_enable_x64, "the global float64 switch was left on"

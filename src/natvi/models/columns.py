@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass
 from functools import reduce
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -122,8 +122,8 @@ def missing_counts(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, int]:
     return {name: count for name, count in counts.items() if count}
 
 
-def check_values(frame: pd.DataFrame, names: Iterable[str]) -> None:
-    """Raises if one of the columns has missing or infinite values."""
+def check_complete(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raises if one of the columns has missing values."""
     counts = missing_counts(frame, names)
     if counts:
         text = ", ".join(f"{name!r} {count}" for name, count in counts.items())
@@ -131,14 +131,16 @@ def check_values(frame: pd.DataFrame, names: Iterable[str]) -> None:
             f"the data has missing values: {text}. Fill them or drop the rows first, "
             f"e.g. df.dropna(subset={list(counts)})."
         )
+
+
+def check_finite(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raises if one of the columns has infinite values."""
     for name in names:
         column = read_column(frame, name)
         if pd.api.types.is_float_dtype(column.dtype):
             count = int(np.isinf(column.to_numpy(dtype=np.float64)).sum())
             if count:
-                raise ValueError(
-                    f"column {name!r} has {count} infinite value(s). Remove or replace them first."
-                )
+                raise ValueError(f"column {name!r} has {count} infinite value(s). Remove or replace them.")
 
 
 def plain_level(value: object) -> Level:
@@ -196,7 +198,7 @@ class Expression:
         return np.broadcast_to(self.evaluate(frame), (len(frame),))
 
     @classmethod
-    def from_dict(cls, data: Any, depth: int = 0) -> Self:
+    def from_dict(cls, data: Any, depth: int = 0) -> "Expression":
         """Reads what `to_dict` of a recipe wrote; anything unknown raises."""
         if depth > _MAX_DEPTH:
             raise ValueError(f"an expression in a column recipe is nested more than {_MAX_DEPTH} deep.")
@@ -347,10 +349,6 @@ class Factor(Component):
     def __post_init__(self) -> None:
         if not self.column or not self.levels or len(set(self.levels)) != len(self.levels):
             raise ValueError(f"factor {self.column!r} in a column recipe needs a column and distinct levels.")
-        if not all(isinstance(level, Level) for level in self.levels):
-            raise ValueError(
-                f"levels of {self.column!r} in a column recipe must be text, numbers or booleans."
-            )
         if self.reference is not None and not 0 <= self.reference < len(self.levels):
             raise ValueError(f"factor {self.column!r} in a column recipe has no level {self.reference}.")
         if self.contrast is not None:
@@ -414,8 +412,6 @@ class TermRecipe:
     def __post_init__(self) -> None:
         if len(self.names) != math.prod(component.width for component in self.components):
             raise ValueError(f"term {listing(self.names)} in a column recipe has the wrong number of names.")
-        if not all(isinstance(name, str) for name in self.names):
-            raise ValueError("column names in a column recipe must be text.")
 
     def evaluate(self, frame: pd.DataFrame) -> Array:
         """Returns the columns of the term for the rows of `frame`, shape (rows, len(names))."""
@@ -425,10 +421,10 @@ class TermRecipe:
             return reduce(_products, (component.evaluate(frame) for component in self.components))
 
     @classmethod
-    def from_dict(cls, data: Any) -> Self:
+    def from_dict(cls, data: Any) -> "TermRecipe":
         """Reads what `to_dict` of a recipe wrote."""
         components = _get(data, "components", list, [])
-        return cls(tuple(_get(data, "names", list)), tuple(map(Component.from_dict, components)))
+        return cls(_items(data, "names", str), tuple(map(Component.from_dict, components)))
 
 
 @dataclass(frozen=True)
@@ -481,7 +477,12 @@ class ColumnRecipe:
             ValueError: For an absent column, a missing or infinite value, or an unseen factor level.
         """
         frame = as_frame(new_data)
-        check_values(frame, self.used_columns)
+        check_complete(frame, self.used_columns)
+        check_finite(frame, self.used_columns)
+        return self.evaluate(frame)
+
+    def evaluate(self, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
+        """Does the work of `apply` for a frame whose columns are known to have no gaps."""
         offset = np.zeros(len(frame))
         for expression in self.offset:
             offset += assemble((TermRecipe(("offset",), (Numeric(expression),)),), frame)[:, 0]
@@ -492,7 +493,7 @@ class ColumnRecipe:
         return {"version": _VERSION, **_plain(self)}
 
     @classmethod
-    def from_dict(cls, data: Any) -> Self:
+    def from_dict(cls, data: Any) -> "ColumnRecipe":
         """Reads what `to_dict` wrote, from any source: all is checked, nothing is executed.
 
         Raises:
@@ -566,6 +567,13 @@ def _get(data: Any, key: str, kind: type, default: Any = None) -> Any:
     return value
 
 
+def _items(data: Any, key: str, kind: Any) -> tuple[Any, ...]:
+    items = _get(data, key, list)
+    if not all(isinstance(item, kind) for item in items):
+        raise ValueError(f"{key!r} in a column recipe has entries of the wrong type.")
+    return tuple(items)
+
+
 def _floats(values: Any) -> Iterator[float]:
     items: list[Any] = values if isinstance(values, list) else [None]
     for value in items:
@@ -585,7 +593,7 @@ def _table(data: Any, key: str) -> tuple[tuple[float, ...], ...]:
 _READERS: dict[str, Callable[[Any, str], Any]] = {
     "expression": lambda data, key: Expression.from_dict(data[key]),
     "column": lambda data, key: _get(data, key, str),
-    "levels": lambda data, key: tuple(_get(data, key, list)),
+    "levels": lambda data, key: _items(data, key, Level),
     "reference": lambda data, key: _get(data, key, int),
     "degree": lambda data, key: _get(data, key, int),
     "contrast": _table,

@@ -30,7 +30,8 @@ from formulae.environment import Environment
 from formulae.matrices import DesignMatrices
 from formulae.parser import Parser
 from formulae.scanner import Scanner
-from formulae.terms.call_resolver import LazyCall, LazyOperator, LazyValue, LazyVariable
+from formulae.terms.call import Call
+from formulae.terms.call_resolver import CallResolver, LazyCall, LazyOperator, LazyValue, LazyVariable
 from formulae.terms.terms import Intercept, Model
 from formulae.terms.variable import Variable
 from formulae.transforms import TRANSFORMS
@@ -51,7 +52,7 @@ from natvi.models.columns import (
     TermRecipe,
     as_frame,
     assemble,
-    check_values,
+    check_finite,
     column_kind,
     listing,
     missing_counts,
@@ -299,18 +300,28 @@ def _group_name(bar: Any) -> str:
     )
 
 
-def _render(node: Any) -> str:
-    """Returns the text of a syntax tree, parentheses kept."""
+def _render(node: Any, calls: dict[str, Any] | None = None) -> str:
+    """Returns the text of a syntax tree, parentheses kept.
+
+    With `calls`, function calls are stored there and stand in the text as names: formulae cannot compare
+    all calls with each other, as it must to expand terms.
+    """
     match node:
         case syntax.Grouping():
-            return f"({_render(node.expression)})"
+            return f"({_render(node.expression, calls)})"
         case syntax.Binary():
             space = " " if node.operator.kind in ("PLUS", "MINUS", "PIPE", "TILDE") else ""
-            return f"{_render(node.left)}{space}{node.operator.lexeme}{space}{_render(node.right)}"
+            operator = f"{space}{node.operator.lexeme}{space}"
+            return _render(node.left, calls) + operator + _render(node.right, calls)
         case syntax.Unary():
-            return f"{node.operator.lexeme}{_render(node.right)}"
+            return f"{node.operator.lexeme}{_render(node.right, calls)}"
         case syntax.Call():
-            return f"{_render(node.callee)}({', '.join(_render(arg) for arg in node.args)})"
+            text = f"{_render(node.callee)}({', '.join(_render(arg) for arg in node.args)})"
+            if calls is None:
+                return text
+            name = "call " + text.replace("`", "'")
+            calls[name] = node
+            return f"`{name}`"
         case syntax.Assign():
             return f"{_render(node.name)}={_render(node.value)}"
         case syntax.QuotedName():
@@ -327,29 +338,46 @@ def _render(node: Any) -> str:
 
 def _terms(part: str) -> list[Any]:
     """Expands a right-hand side with formulae and checks every component against the known functions."""
-    for node in _walk(_parse(part), into_calls=False):
+    tree = _parse(part)
+    for node in _walk(tree, into_calls=False):
         if _is_binary(node, "STAR_STAR") and not isinstance(node.left, syntax.Grouping):
-            raise ValueError(
-                f"{_render(node)!r} means interactions in a formula. For a power write I({_render(node)})."
-            )
+            text = _render(node)
+            raise ValueError(f"{text!r} means interactions in a formula. For a power write I({text}).")
+    calls: dict[str, Any] = {}
     try:
-        found = model_description(part).common_terms
+        terms = [copy.copy(term) for term in model_description(_render(tree, calls)).common_terms]
+        for term in terms:
+            if not isinstance(term, Intercept):
+                term.components = [_fresh(component, calls) for component in term.components]
     except Exception as error:
         raise _syntax_error(part, str(error)) from error
-    # formulae lets terms share components, which then overwrite each other's coding.
-    terms = [copy.deepcopy(term) for term in found]
     for term in terms:
         roles = [_role(component)[0] for component in _components(term)]
-        if "offset" in roles and len(roles) > 1:
-            raise ValueError(f"an offset cannot interact with other terms; got {term.name!r}.")
         for component in _components(term):
             component.name = _name(component)
         term.name = ":".join(component.name for component in _components(term)) or term.name
+        if "offset" in roles and len(roles) > 1:
+            raise ValueError(f"an offset cannot interact with other terms; got {term.name!r}.")
     keys = Counter(frozenset(component.name for component in _components(term)) for term in terms)
     twice = [" and ".join(sorted(key)) for key, count in keys.items() if count > 1]
     if twice:
         raise ValueError(f"the interaction of {twice[0]} is in {part!r} twice. Keep one.")
     return terms
+
+
+def _fresh(component: Any, calls: dict[str, Any]) -> Any:
+    """Returns a component of its own for a term; shared ones would overwrite each other's coding."""
+    if component.name not in calls:
+        return Variable(component.name, component.reference)
+    return Call(CallResolver(calls[component.name]).resolve())
+
+
+def _components(term: Any) -> list[Any]:
+    return [] if isinstance(term, Intercept) else term.components
+
+
+def _callee(component: Any) -> str:
+    return "" if isinstance(component, Variable) else component.call.callee
 
 
 def _name(component: Any) -> str:
@@ -370,14 +398,6 @@ def _label(lazy: Any) -> str:
         loose = inner < rank or (inner == rank and (position == 1 or rank == _RANKS["pow"]))
         texts.append(f"({_label(arg)})" if loose else _label(arg))
     return f" {lazy.symbol} ".join(texts) if len(texts) == 2 else lazy.symbol + texts[0]
-
-
-def _components(term: Any) -> list[Any]:
-    return [] if isinstance(term, Intercept) else term.components
-
-
-def _callee(component: Any) -> str:
-    return "" if isinstance(component, Variable) else component.call.callee
 
 
 def _role(component: Any) -> tuple[str, frozenset[str]]:
@@ -526,7 +546,7 @@ def build_design(formula: Formula, data: Any, missing: str = "drop", *, max_colu
         roles.setdefault("numeric", set()).update(response_columns)
     names = sorted(response_columns | _names(roles) | ({formula.group} if formula.group else set()))
     frame, rows, num_missing = _complete_rows(as_frame(data), names, missing)
-    check_values(frame, names)
+    check_finite(frame, names)
     codes, labels = _groups(frame, formula.group)
     table, examples = _prepare(frame, roles)
     for terms in (fixed_terms, random_terms):
@@ -535,7 +555,7 @@ def build_design(formula: Formula, data: Any, missing: str = "drop", *, max_colu
     fixed, expected_X = _build_part(fixed_terms, table, sample)
     random, expected_Z = _build_part(random_terms, table, sample)
     recipe = ColumnRecipe(fixed, random, _offsets(fixed_terms, table))
-    X, Z, offset = recipe.apply(table)
+    X, Z, offset = recipe.evaluate(table)
     _check_recipe(recipe, frame.iloc[sample], (X[sample], Z[sample]), (expected_X, expected_Z))
     return Design(
         X=X,

@@ -4,7 +4,7 @@ The family is handed in by the model: it knows log p(y | eta, dispersion) and th
 Gaussian for (eta, dispersion), with first and second derivatives in the means.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -35,6 +35,7 @@ class PredictorMoments(NamedTuple):
     covariance: Float[Array, "*rows"] | None = None
 
 
+@runtime_checkable
 class RowFamily(Protocol):
     """What the rows ask of a response distribution."""
 

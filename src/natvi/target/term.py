@@ -6,7 +6,7 @@ the expectation in the mean), on the arrow pattern. A term touches the local coo
 range of the shared ones, which starts at `start`.
 """
 
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -24,6 +24,7 @@ class Contribution(NamedTuple):
     hess: ArrowMatrix
 
 
+@runtime_checkable
 class Marginals(Protocol):
     """What a term asks of a Gaussian."""
 
@@ -37,6 +38,7 @@ class Marginals(Protocol):
     def shared_variances(self) -> Float[Array, " g"]: ...
 
 
+@runtime_checkable
 class Term(Protocol):
     """A summand of the log-density."""
 

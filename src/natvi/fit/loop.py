@@ -1,0 +1,131 @@
+"""The loop of a deterministic fit: compiled chunks of about half a second.
+
+Between chunks Python looks at progress, Ctrl-C and checkpoints. How many iterations a chunk holds depends on the
+clock, what they compute does not: the same executable runs whatever the chunk, so results are the same bits.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from natvi.fit.checkpoint import Checkpoint
+from natvi.fit.convergence import Outcome, is_finished, judge
+from natvi.fit.interrupt import Interruption
+from natvi.fit.progress import StepProgress
+from natvi.optimize.ascent import AscentState, Natural, ascent_init, ascent_step
+from natvi.precision import to_host
+from natvi.target import SumOfTerms
+
+CHUNK_SECONDS = 0.5
+TRACE_LENGTH = 1024
+CELLS_PER_SECOND = 3e6  # a cautious guess of rows evaluated per second, for the length of the first chunk
+
+
+class LoopState(NamedTuple):
+    """The optimizer's state and the bound after each iteration."""
+
+    ascent: AscentState
+    trace: Float[Array, " steps"]
+
+
+class Fitted(NamedTuple):
+    """What the loop hands back, on the host."""
+
+    state: LoopState
+    outcome: Outcome
+    trace: np.ndarray
+
+
+@jax.jit
+def _begin(start: Natural) -> LoopState:
+    return LoopState(ascent_init(start), jnp.full(TRACE_LENGTH, jnp.nan))
+
+
+@partial(jax.jit, donate_argnums=1)
+def run_chunk(
+    target: SumOfTerms, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
+) -> LoopState:
+    """Iterate until the limit is reached or the fit is finished."""
+
+    def unfinished(state: LoopState) -> Array:
+        return (state.ascent.evaluated < limit) & ~is_finished(state.ascent, tolerance)
+
+    def step(state: LoopState) -> LoopState:
+        ascent = ascent_step(target, state.ascent)
+        return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop"))
+
+    return jax.lax.while_loop(unfinished, step, state)
+
+
+def climb(
+    target: SumOfTerms,
+    start: Natural,
+    *,
+    max_steps: int = 500,
+    tolerance: float = 1e-9,
+    state: LoopState | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 2.0,
+) -> Fitted:
+    """Maximise the exact bound from `start`, or go on from `state` or from the checkpoint.
+
+    Args:
+        target: The sum of terms.
+        start: Natural parameters to start from.
+        max_steps: Iterations at most, those of earlier runs included.
+        tolerance: The relative rise of the bound at which a step counts as nothing.
+        state: The state of an earlier run.
+        progress: Whether to show progress on the standard error stream after a second.
+        checkpoint: A file to keep the state in; if it exists the fit goes on from it.
+        checkpoint_seconds: The least time between two writes.
+
+    Returns:
+        The last state, the outcome and the bound after each iteration.
+    """
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, target, checkpoint_seconds)
+    current = _begin(start)
+    if state is None and keeper is not None:
+        state = keeper.resume(current)
+    if state is not None:
+        current = jax.tree.map(jnp.array, state)
+    with StepProgress(progress) as line, Interruption() as interruption:
+        current = _run(target, current, max_steps, tolerance, line, keeper, interruption)
+    if keeper is not None:
+        keeper.save(current, now=True)
+    outcome = judge(current.ascent, tolerance)
+    if outcome is Outcome.MAX_STEPS and interruption.asked:
+        outcome = Outcome.INTERRUPTED
+    steps = min(int(current.ascent.evaluated), TRACE_LENGTH)
+    return Fitted(to_host(current), outcome, np.asarray(current.trace[:steps]))
+
+
+def _run(
+    target: SumOfTerms,
+    state: LoopState,
+    max_steps: int,
+    tolerance: float,
+    line: StepProgress,
+    keeper: Checkpoint | None,
+    interruption: Interruption,
+) -> LoopState:
+    cells = sum(leaf.size for leaf in jax.tree.leaves(target))
+    seconds_per_step = cells / CELLS_PER_SECOND
+    while True:
+        before, began = int(state.ascent.evaluated), time.perf_counter()
+        steps = max(1, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
+        limit = min(before + steps, max_steps)
+        state = run_chunk(target, state, jnp.asarray(limit), jnp.asarray(tolerance))
+        after = int(state.ascent.evaluated)
+        if after < limit or after >= max_steps or interruption.asked:
+            return state
+        line.update(after, float(state.ascent.elbo))
+        if keeper is not None:
+            keeper.save(state)
+        seconds_per_step = (time.perf_counter() - began) / max(after - before, 1)

@@ -1,0 +1,19 @@
+"""Saved fits come back as results."""
+
+from pathlib import Path
+
+from natvi.fit import storage
+from natvi.models.mixed_fit import MixedFit
+from natvi.result import Result
+from natvi.result.result import KIND
+
+MODELS = {"glmm": MixedFit}
+
+
+def load(path: str | Path) -> Result:
+    """Load a fit saved by `Result.save`; nothing in the file is executed."""
+    arrays, document = storage.read(path, KIND)
+    name = document.get("model")
+    if name not in MODELS:
+        raise storage.StorageError(f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it.")
+    return Result.restore(MODELS[name].restore(arrays, document), arrays, document)

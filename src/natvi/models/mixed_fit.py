@@ -1,0 +1,152 @@
+"""A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+import pandas as pd
+
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowFactor, ArrowVector
+from natvi.models.columns import ColumnRecipe
+from natvi.models.likelihoods import FAMILIES, Family
+from natvi.models.mixed_predict import predict_rows
+from natvi.models.tables import gaussian_table
+from natvi.models.variance import component_draws, component_names, component_table
+from natvi.precision import float64, to_host
+
+LARGEST_DRAW = 2_000_000_000  # bytes
+
+
+@dataclass(frozen=True)
+class MixedFit:
+    """The posterior of a mixed model with everything needed to read it."""
+
+    formula: str
+    family: Family
+    columns: ColumnRecipe
+    fixed_names: tuple[str, ...]
+    random_names: tuple[str, ...]
+    group_name: str
+    group_labels: np.ndarray
+    posterior: ArrowPrecision
+    local_sds: np.ndarray
+    prior: str
+    num_rows: int
+    notes: tuple[str, ...]
+
+    @property
+    def headline(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of each line that says what was fitted."""
+        groups = f"{self.num_rows:,} rows in {len(self.group_labels):,} groups of {self.group_name}"
+        lines = [
+            ("model", f"{self.formula}, {self.family.name} response, {self.family.link} link"),
+            ("data", groups),
+            ("prior", self.prior),
+        ]
+        return (*lines, *(("note", note) for note in self.notes))
+
+    @property
+    def omega_start(self) -> int:
+        """Position of omega among the shared coordinates."""
+        return len(self.fixed_names) + int(self.family.has_dispersion)
+
+    def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the shared coordinates (beta, dispersion, omega)."""
+        R = np.asarray(self.posterior.inverse_shared)
+        return np.asarray(self.posterior.mean.shared), R.T @ R
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return the fixed effects and the variance components."""
+        p = len(self.fixed_names)
+        mean, covariance = self.shared_moments()
+        fixed = gaussian_table(list(self.fixed_names), mean[:p], np.sqrt(np.diag(covariance)[:p]), prob)
+        return {"Fixed effects": fixed, "Variance components": component_table(self, prob)}
+
+    def random_effects(self, prob: float) -> pd.DataFrame:
+        """Return mean, sd and interval of every group's effects."""
+        r, n = self.posterior.mean.local.shape
+        table = gaussian_table(
+            range(r * n), np.asarray(self.posterior.mean.local).ravel(), self.local_sds.ravel(), prob
+        )
+        table.insert(0, self.group_name, np.tile(self.group_labels, r))
+        table.insert(1, "effect", np.repeat(self.random_names, n))
+        return table
+
+    def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
+        """Draw fixed effects, variance components and random effects."""
+        r, n = self.posterior.mean.local.shape
+        if random_effects and 8 * num_samples * r * n > LARGEST_DRAW:
+            raise ValueError(
+                f"{num_samples} draws of {r * n:,} random effects need {8 * num_samples * r * n / 2**30:.1f} GiB. "
+                "Draw fewer, or leave them out with random_effects=False."
+            )
+        with float64():
+            draws = to_host(_draw(self.posterior, jax.random.key(seed), num_samples))
+        named = {name: draws.shared[:, j] for j, name in enumerate(self.fixed_names)}
+        named |= dict(zip(component_names(self), component_draws(self, draws.shared).T, strict=True))
+        if random_effects:
+            named |= {f"{e}|{self.group_name}": draws.local[:, k] for k, e in enumerate(self.random_names)}
+        return named
+
+    def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
+        """Return coordinates and dimensions of the random effects."""
+        dims = {f"{effect}|{self.group_name}": [self.group_name] for effect in self.random_names}
+        return {self.group_name: self.group_labels.tolist()}, dims
+
+    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+        """Predict the linear predictor or the expected response of new rows."""
+        return predict_rows(self, new_data, kind, groups, prob)
+
+    def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and a JSON document from which the model can be rebuilt."""
+        mean, factor, inverse = self.posterior
+        arrays = {
+            "mean_local": mean.local,
+            "mean_shared": mean.shared,
+            "factor_local": factor.local,
+            "factor_cross": factor.cross,
+            "factor_shared": factor.shared,
+            "inverse_shared": inverse,
+            "local_sds": self.local_sds,
+        }
+        document = {
+            "model": "glmm",
+            "formula": self.formula,
+            "family": self.family.name,
+            "columns": self.columns.to_dict(),
+            "fixed_names": list(self.fixed_names),
+            "random_names": list(self.random_names),
+            "group_name": self.group_name,
+            "group_labels": self.group_labels.tolist(),
+            "prior": self.prior,
+            "num_rows": self.num_rows,
+            "notes": list(self.notes),
+        }
+        return {name: np.asarray(array) for name, array in arrays.items()}, document
+
+    @classmethod
+    def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
+        """Rebuild the model from its stored form."""
+        mean = ArrowVector(arrays["mean_local"], arrays["mean_shared"])  # type: ignore[arg-type]
+        factor = ArrowFactor(*(arrays[f"factor_{part}"] for part in ("local", "cross", "shared")))  # type: ignore[arg-type]
+        return cls(
+            formula=document["formula"],
+            family=FAMILIES[document["family"]],
+            columns=ColumnRecipe.from_dict(document["columns"]),
+            fixed_names=tuple(document["fixed_names"]),
+            random_names=tuple(document["random_names"]),
+            group_name=document["group_name"],
+            group_labels=np.asarray(document["group_labels"]),
+            posterior=ArrowPrecision(mean, factor, arrays["inverse_shared"]),  # type: ignore[arg-type]
+            local_sds=arrays["local_sds"],
+            prior=document["prior"],
+            num_rows=document["num_rows"],
+            notes=tuple(document["notes"]),
+        )
+
+
+@jax.jit(static_argnums=2)
+def _draw(posterior: ArrowPrecision, key: jax.Array, num_samples: int) -> ArrowVector:
+    return jax.lax.map(posterior.sample, jax.random.split(key, num_samples), batch_size=16)

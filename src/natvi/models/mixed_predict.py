@@ -1,0 +1,135 @@
+"""Predictions of a mixed model: known groups, new groups, the population."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows
+from natvi.linalg.grouped_rows import RowMoments
+from natvi.models.columns import as_frame, read_column
+from natvi.models.likelihoods import Family
+from natvi.models.tables import interval_names
+from natvi.models.variance import precision_factors
+from natvi.precision import float64, to_host
+
+if TYPE_CHECKING:
+    from natvi.models.mixed_fit import MixedFit
+
+KINDS = ("response", "link")
+GROUPS = ("known", "new", "population")
+NUM_DRAWS = 2000
+CHUNK_ROWS = 20_000
+
+
+def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+    """Return mean, sd and interval of the linear predictor or the expected response, row by row."""
+    for name, value, allowed in (("kind", kind, KINDS), ("groups", groups, GROUPS)):
+        if value not in allowed:
+            raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
+    if new_data is None:
+        raise ValueError("predict needs new_data: a data frame with the columns of the formula.")
+    frame = as_frame(new_data)
+    X, Z, offset = fit.columns.apply(frame)
+    codes = _codes(fit, frame) if groups == "known" else np.full(len(X), -1)
+    if groups == "population":
+        Z = np.zeros_like(Z)
+    seen = (codes >= 0) | (groups == "population")
+    columns = np.empty((4, len(X)))
+    if seen.any():
+        at = np.maximum(codes[seen], 0)
+        columns[:, seen] = _exact_columns(fit, X[seen], Z[seen], offset[seen], at, kind, prob)
+    if not seen.all():
+        columns[:, ~seen] = _averaged_columns(fit, X[~seen], Z[~seen], offset[~seen], kind, prob)
+    return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=frame.index)
+
+
+def _codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
+    """Return each row's group, -1 for groups never seen."""
+    labels = read_column(frame, fit.group_name)
+    if labels.isna().any():
+        raise ValueError(
+            f"{int(labels.isna().sum())} rows have no value of the group {fit.group_name!r}. Fill it in, or predict "
+            "with groups='new' or groups='population'."
+        )
+    return pd.Index(fit.group_labels).get_indexer(pd.Index(labels))
+
+
+@jax.jit
+def _row_moments(
+    posterior: ArrowPrecision, X: jax.Array, Z: jax.Array, offset: jax.Array, codes: jax.Array
+) -> RowMoments:
+    """Return the exact moments of each row's predictor: a design of one-row groups."""
+    mean = ArrowVector(posterior.mean.local[:, codes], posterior.mean.shared)
+    factor = ArrowFactor(
+        posterior.factor.local[..., codes], posterior.factor.cross[..., codes], posterior.factor.shared
+    )
+    rows = GroupedRows(
+        X.T[:, None], Z.T[:, None], offset[None], jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
+    )
+    return rows.moments(mean, factor, posterior.inverse_shared, ())
+
+
+def _exact_columns(
+    fit: "MixedFit", X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
+) -> np.ndarray:
+    """Return the columns for rows whose predictor is Gaussian under the posterior."""
+    with float64():
+        moments = to_host(_row_moments(fit.posterior, X, Z, offset, codes))
+    m, s = moments.mean[0], np.sqrt(moments.variance[0])
+    z = norm.ppf(0.5 + prob / 2)
+    if kind == "link":
+        return np.stack([m, s, m - z * s, m + z * s])
+    with float64():
+        mean, sd = to_host(_response_moments(fit.family, m, s))
+        low, high = np.asarray(fit.family.mean(m - z * s)), np.asarray(fit.family.mean(m + z * s))
+    return np.stack([mean, sd, low, high])
+
+
+def _response_moments(family: Family, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and sd of the inverse link of a Gaussian predictor, by 61 equidistant nodes within +-7.5 sds."""
+    nodes = np.linspace(-7.5, 7.5, 61)
+    weights = norm.pdf(nodes) / norm.pdf(nodes).sum()
+    # the mean's inverse link grows at most exponentially: centre the nodes where e^eta has its mass for the log link
+    first = np.zeros_like(m)
+    second = np.zeros_like(m)
+    middle = np.asarray(family.mean(m))
+    if family.link == "log":
+        return np.exp(m + s**2 / 2), np.exp(m + s**2 / 2) * np.sqrt(np.expm1(s**2))
+    for node, weight in zip(nodes, weights, strict=True):
+        value = np.asarray(family.mean(m + s * node)) - middle
+        first += weight * value
+        second += weight * value**2
+    return middle + first, np.sqrt(np.maximum(second - first**2, 0.0))
+
+
+def _averaged_columns(
+    fit: "MixedFit", X: np.ndarray, Z: np.ndarray, offset: np.ndarray, kind: str, prob: float
+) -> np.ndarray:
+    """Return the columns for rows of groups never seen: draws of (beta, omega) and of fresh random effects."""
+    rng = np.random.default_rng(0)
+    mean, covariance = fit.shared_moments()
+    shared = rng.multivariate_normal(mean, covariance, NUM_DRAWS, method="cholesky")
+    beta = shared[:, : X.shape[1]]
+    effects = _fresh_effects(fit, shared, rng)
+    tail = 0.5 - prob / 2
+    parts = []
+    for at in range(0, len(X), CHUNK_ROWS):
+        rows = slice(at, at + CHUNK_ROWS)
+        eta = offset[rows] + beta @ X[rows].T + effects @ Z[rows].T
+        with float64():
+            value = eta if kind == "link" else np.asarray(fit.family.mean(jnp.asarray(eta)))
+        quantiles = np.quantile(value, [tail, 1 - tail], axis=0)
+        parts.append(np.stack([value.mean(0), value.std(0, ddof=1), *quantiles]))
+    return np.concatenate(parts, axis=1)
+
+
+def _fresh_effects(fit: "MixedFit", shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw one vector of random effects per draw of the shared coordinates: theta = W^-T z."""
+    W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :])
+    z = rng.standard_normal((len(shared), W.shape[1], 1))
+    return np.linalg.solve(np.swapaxes(W, 1, 2), z)[..., 0]

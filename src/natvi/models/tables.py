@@ -1,0 +1,24 @@
+"""Rows of the tidy tables: mean, sd and a central interval."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from scipy.stats import norm
+
+
+def gaussian_table(names: Any, mean: np.ndarray, sd: np.ndarray, prob: float) -> pd.DataFrame:
+    """Return mean, sd and central interval of Gaussian coordinates."""
+    z = norm.ppf(0.5 + prob / 2)
+    low, high = interval_names(prob)
+    return pd.DataFrame({"mean": mean, "sd": sd, low: mean - z * sd, high: mean + z * sd}, index=pd.Index(names))
+
+
+def interval_names(prob: float) -> tuple[str, str]:
+    """Return the column names of a central interval.
+
+    Example:
+        >>> interval_names(0.95)
+        ('q2.5', 'q97.5')
+    """
+    return f"q{100 * (0.5 - prob / 2):g}", f"q{100 * (0.5 + prob / 2):g}"

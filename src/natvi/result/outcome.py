@@ -1,0 +1,19 @@
+"""A sentence for every outcome that says what to do."""
+
+from natvi.fit import Outcome
+
+ADVICE = {
+    Outcome.CONVERGED: "The bound stopped rising: this is its maximum to working accuracy.",
+    Outcome.MAX_STEPS: "The step limit came first. Go on with fit(state=result.state), or raise max_steps.",
+    Outcome.STALLED: (
+        "No step raised the bound any more although the gradient is not zero. Look for collinear columns or "
+        "columns of very different scale; standardising them usually helps."
+    ),
+    Outcome.INTERRUPTED: "Interrupted; this is the best point reached. Go on with fit(state=result.state).",
+    Outcome.NONFINITE: (
+        "The bound was not finite at the start. Look for extreme values in the data, such as counts or covariates "
+        "in the millions; rescale them."
+    ),
+    Outcome.SINGULAR_FACTOR: "The precision lost its rank. Remove redundant columns or give a tighter prior.",
+    Outcome.UNBOUNDED: "The bound rises without end: the posterior is improper. Give a proper prior.",
+}

@@ -1,0 +1,210 @@
+"""`Result`: one contract for every fit."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+import pandas as pd
+
+from natvi.fit import Outcome, storage
+from natvi.result.text import html_page, text_summary
+from natvi.result.trust import Trust, combine
+from natvi.show import arviz_export, plots
+from natvi.show.report import write_report
+
+KIND = "fit"
+
+
+@runtime_checkable
+class FittedModel(Protocol):
+    """What a model hands to its result: names, tables, draws, predictions, and itself as plain data."""
+
+    @property
+    def headline(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of each line that says what was fitted."""
+        ...
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return tidy tables of parameters, by title."""
+        ...
+
+    def random_effects(self, prob: float) -> pd.DataFrame:
+        """Return a tidy table of the random effects."""
+        ...
+
+    def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
+        """Return draws by name, leading axis `num_samples`."""
+        ...
+
+    def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
+        """Return coordinates and dimensions of the names that are not scalars."""
+        ...
+
+    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+        """Return predictions for new rows."""
+        ...
+
+    def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and a JSON document from which the model can be rebuilt."""
+        ...
+
+
+@dataclass(frozen=True, repr=False)
+class Result:
+    """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
+
+    Attributes:
+        model: The fitted model behind the tables and predictions.
+        method: How the posterior was approximated.
+        structure: The shape of the Gaussian.
+        outcome: How the optimisation ended.
+        elbo: The evidence lower bound on the user's scale, constants included.
+        elbo_se: Its Monte Carlo error; 0 when exact.
+        seconds: Time by `compile`, `run` and `total`.
+        trace: The bound after every iteration.
+        state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
+    """
+
+    model: FittedModel
+    method: str
+    structure: str
+    outcome: Outcome
+    elbo: float
+    elbo_se: float
+    seconds: dict[str, float]
+    trace: np.ndarray
+    state: Any = None
+    check: Callable[[], tuple[Trust, ...]] = field(default=tuple)
+
+    @cached_property
+    def _trust(self) -> Trust:
+        return combine(self.outcome, self.check())
+
+    @property
+    def trust(self) -> str:
+        """How far the answer can be trusted: "good", "use with care" or "do not use"."""
+        return self._trust.level
+
+    @property
+    def trust_reasons(self) -> tuple[str, ...]:
+        """The reasons for the verdict, the weightiest first."""
+        return self._trust.reasons
+
+    def summary(self, prob: float = 0.95) -> pd.DataFrame:
+        """Return mean, sd and a central interval of every parameter but the random effects."""
+        return pd.concat(self.model.tables(_probability(prob)).values())
+
+    def fixed_effects(self, prob: float = 0.95) -> pd.DataFrame:
+        """Return the fixed effects as a tidy frame."""
+        return self.model.tables(_probability(prob))["Fixed effects"]
+
+    def variance_components(self, prob: float = 0.95) -> pd.DataFrame:
+        """Return sds and correlations of the random effects, and the residual sd where there is one."""
+        return self.model.tables(_probability(prob))["Variance components"]
+
+    def random_effects(self, prob: float = 0.95) -> pd.DataFrame:
+        """Return the random effects of every group as a tidy frame."""
+        return self.model.random_effects(_probability(prob))
+
+    def sample(self, num_samples: int = 1000, seed: int = 0, random_effects: bool = True) -> dict[str, np.ndarray]:
+        """Draw from the approximate posterior.
+
+        Args:
+            num_samples: The number of draws.
+            seed: The same seed gives the same draws.
+            random_effects: Whether to draw the random effects too.
+
+        Returns:
+            Arrays by name with leading axis `num_samples`.
+        """
+        if num_samples < 1:
+            raise ValueError(f"num_samples must be at least 1, not {num_samples}.")
+        return self.model.sample(num_samples, seed, random_effects)
+
+    def predict(
+        self, new_data: Any = None, *, kind: str = "response", groups: str = "known", prob: float = 0.95
+    ) -> pd.DataFrame:
+        """Predict the expected response for new rows.
+
+        Args:
+            new_data: A data frame with the columns of the formula.
+            kind: "response" for the expected response, "link" for the linear predictor.
+            groups: "known" uses each group's own effects and averages over new effects for groups never seen;
+                "new" treats every row as from a new group; "population" sets the random effects to zero.
+            prob: The probability of the central interval.
+
+        Returns:
+            A frame with mean, sd and interval, one row per row of `new_data`.
+        """
+        return self.model.predict(new_data, kind, groups, _probability(prob))
+
+    def to_arviz(self, num_samples: int = 1000, seed: int = 0) -> Any:
+        """Return draws as an ArviZ DataTree."""
+        coords, dims = self.model.dimensions()
+        return arviz_export.to_datatree(self.sample(num_samples, seed), coords, dims)
+
+    def plot_trace(self, ax: Any = None) -> Any:
+        """Plot the bound against the iterations."""
+        return plots.trace(self.trace, ax)
+
+    def plot_fixed_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
+        """Plot the fixed effects with their intervals."""
+        return plots.intervals(self.fixed_effects(prob), ax, "fixed effects")
+
+    def plot_random_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
+        """Plot the random effects, ordered, with their intervals (a caterpillar plot)."""
+        return plots.caterpillar(self.random_effects(prob), ax)
+
+    def report(self, path: str | Path) -> Path:
+        """Write one self-contained HTML page about the fit and return its path."""
+        return write_report(self, Path(path))
+
+    def save(self, path: str | Path) -> Path:
+        """Save the fit; `natvi.load(path)` brings it back without running any code."""
+        arrays, document = self.model.store()
+        document |= {
+            "method": self.method,
+            "structure": self.structure,
+            "outcome": str(self.outcome),
+            "trust": self.trust,
+            "trust_reasons": list(self.trust_reasons),
+            "elbo": self.elbo,
+            "elbo_se": self.elbo_se,
+            "seconds": self.seconds,
+        }
+        storage.write(path, KIND, {**arrays, "trace": self.trace}, document)
+        return Path(path)
+
+    @classmethod
+    def restore(cls, model: FittedModel, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "Result":
+        """Rebuild a saved result around its model."""
+        outcome = Outcome(document["outcome"])
+        verdict = Trust(document["trust"], tuple(document["trust_reasons"]))
+        result = cls(
+            model=model,
+            method=document["method"],
+            structure=document["structure"],
+            outcome=outcome,
+            elbo=float(document["elbo"]),
+            elbo_se=float(document["elbo_se"]),
+            seconds=dict(document["seconds"]),
+            trace=arrays["trace"],
+        )
+        result.__dict__["_trust"] = verdict
+        return result
+
+    def __repr__(self) -> str:
+        """Return the summary a statistician reads."""
+        return text_summary(self)
+
+    def _repr_html_(self) -> str:
+        return html_page(self)
+
+
+def _probability(prob: float) -> float:
+    if not 0 < prob < 1:
+        raise ValueError(f"prob must lie between 0 and 1, e.g. 0.95 for a 95% interval; got {prob!r}.")
+    return prob

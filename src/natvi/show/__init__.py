@@ -1,0 +1,1 @@
+"""Pictures and pages: plain arrays and frames in."""

@@ -1,0 +1,55 @@
+"""Plots of a fit; every function takes an axis or makes one, and returns it."""
+
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+INK, SHADE = "#1f4e79", "#9db8d2"
+MOST_GROUPS = 400
+
+
+def new_axis(width: float = 6.0, height: float = 3.5) -> Any:
+    """Return the axis of a figure that no window manages."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained").subplots()
+
+
+def trace(elbo: np.ndarray, ax: Any = None) -> Any:
+    """Plot the distance of the bound from its last value, on a log scale."""
+    ax = ax or new_axis()
+    gap = np.maximum(elbo[-1] - elbo[:-1], 1e-12) if len(elbo) > 1 else np.array([])
+    ax.semilogy(np.arange(1, len(gap) + 1), gap, color=INK, marker="o", markersize=3, linewidth=1)
+    ax.set(xlabel="iteration", ylabel="nats below the final ELBO", title="convergence")
+    return ax
+
+
+def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
+    """Plot mean and interval of each row of a summary table."""
+    ax = ax or new_axis(height=0.6 + 0.32 * len(table))
+    at = np.arange(len(table))[::-1]
+    low, high = table.iloc[:, 2].to_numpy(), table.iloc[:, 3].to_numpy()
+    ax.hlines(at, low, high, color=SHADE, linewidth=4)
+    ax.plot(table["mean"], at, "o", color=INK, markersize=5)
+    ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set_yticks(at, [str(name) for name in table.index])
+    ax.set(title=title)
+    return ax
+
+
+def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
+    """Plot the effects of every group in ascending order; of very many groups an even selection."""
+    first = effects["effect"].iloc[0]
+    ordered = effects[effects["effect"] == first].sort_values("mean")
+    if len(ordered) > MOST_GROUPS:
+        ordered = ordered.iloc[np.linspace(0, len(ordered) - 1, MOST_GROUPS).astype(int)]
+    ax = ax or new_axis()
+    at = np.arange(len(ordered))
+    low, high = ordered.iloc[:, -2].to_numpy(), ordered.iloc[:, -1].to_numpy()
+    ax.vlines(at, low, high, color=SHADE, linewidth=max(0.5, 120 / len(ordered)))
+    ax.plot(at, ordered["mean"], ".", color=INK, markersize=4)
+    ax.axhline(0, color="0.6", linewidth=0.8, zorder=0)
+    ax.set(xlabel=f"{ordered.columns[0]}, ordered", ylabel=str(first), title="random effects")
+    ax.set_xticks([])
+    return ax

@@ -1,0 +1,50 @@
+"""One self-contained HTML page per fit."""
+
+import base64
+import html
+import io
+from pathlib import Path
+from typing import Any, Protocol
+
+STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
+h1 { font-size: 1.4rem; } h4 { margin: 1.4rem 0 .4rem; }
+table { border-collapse: collapse; } th, td { padding: .15rem .8rem .15rem 0; text-align: right; }
+tbody th { text-align: left; font-weight: 600; } thead th { color: #5a6b7d; font-weight: 500; }
+tbody tr { border-top: 1px solid #e6ebf0; } img { max-width: 100%; margin: .6rem 0; }
+footer { color: #5a6b7d; margin-top: 2rem; font-size: .85rem; }
+"""
+
+
+class Reportable(Protocol):
+    """What a page needs of a result."""
+
+    def _repr_html_(self) -> str: ...
+
+    def plot_fixed_effects(self) -> Any:
+        """Plot the fixed effects."""
+        ...
+
+    def plot_random_effects(self) -> Any:
+        """Plot the random effects."""
+        ...
+
+    def plot_trace(self) -> Any:
+        """Plot the convergence."""
+        ...
+
+
+def write_report(result: Reportable, path: Path, title: str = "natvi: fitted model") -> Path:
+    """Write the page and return its path."""
+    axes = (result.plot_fixed_effects(), result.plot_random_effects(), result.plot_trace())
+    pictures = "".join(f"<img alt='' src='{_embedded(ax)}'>" for ax in axes)
+    body = f"<h1>{html.escape(title)}</h1>{result._repr_html_()}{pictures}<footer>made by natvi</footer>"
+    head = f"<meta charset='utf-8'><title>{html.escape(title)}</title><style>{STYLE}</style>"
+    path.write_text(f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>", encoding="utf-8")
+    return path
+
+
+def _embedded(ax: Any) -> str:
+    buffer = io.BytesIO()
+    ax.figure.savefig(buffer, format="png", dpi=130)
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, small_blocks
 from natvi.linalg.grouped_rows import RowMoments
@@ -33,6 +33,16 @@ class ArrowPrecision(NamedTuple):
         """Build the Gaussian from its natural parameters Sigma^-1 mu and Sigma^-1."""
         factor = precision.cholesky()
         return cls.from_factor(factor.solve_transposed(factor.solve(linear)), factor)
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "ArrowPrecision":
+        """Return the Gaussian of the groups `start` to `start + size` and the shared coordinates."""
+
+        def cut(a: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(a, start, size, axis=-1)
+
+        mean = ArrowVector(cut(self.mean.local), self.mean.shared)
+        factor = ArrowFactor(cut(self.factor.local), cut(self.factor.cross), self.factor.shared)
+        return ArrowPrecision(mean, factor, self.inverse_shared)
 
     @property
     def dimension(self) -> int:

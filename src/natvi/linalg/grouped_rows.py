@@ -7,11 +7,14 @@ accumulated on the arrow pattern.
 Layout: the rows of a group fill chunks of c cells; X is `(p, c, K)` with K chunks. The first n chunks are the
 first chunk of each group, the rest (`extra`) are further chunks of larger groups. Sums over a group are then
 a sum over the short middle axis plus a scatter over the few extra chunks, and every contraction over rows is
-one matrix product of p x cK. Cells without a row are masked by `where`.
+one matrix product of p x cK. Cells without a row are masked by `where`. Groups of one chunk come first, so that
+very many of them can be worked through in blocks that fit the processor's cache.
 """
 
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
@@ -28,14 +31,39 @@ class RowMoments(NamedTuple):
     covariance: Float[Array, "k c K"]
 
 
-class GroupedRows(NamedTuple):
-    """The design operator; `X` acts on the first p shared coordinates, `Z` on the local ones."""
+class GroupedRows(eqx.Module):
+    """The design operator; `X` acts on the first p shared coordinates, `Z` on the local ones.
+
+    The first `num_simple` groups have one chunk each.
+    """
 
     X: Float[Array, "p c K"]
     Z: Float[Array, "r c K"]
     offset: Float[Array, "c K"]
     filled: Bool[Array, "c K"]
     extra: Int[Array, " E"]
+    num_simple: int = eqx.field(static=True)
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "GroupedRows":
+        """Return the rows of the groups `start` to `start + size`, which must have one chunk each."""
+
+        def cut(a: Array) -> Array:
+            return jax.lax.dynamic_slice_in_dim(a, start, size, axis=-1)
+
+        return GroupedRows(
+            cut(self.X), cut(self.Z), cut(self.offset), cut(self.filled), self.extra[:0], num_simple=size
+        )
+
+    def rest(self, start: int) -> "GroupedRows":
+        """Return the rows of all groups from `start` on, extra chunks included."""
+        return GroupedRows(
+            self.X[..., start:],
+            self.Z[..., start:],
+            self.offset[..., start:],
+            self.filled[..., start:],
+            self.extra - start,
+            num_simple=self.num_simple - start,
+        )
 
     def per_chunk(self, by_group: Float[Array, "*a n"]) -> Float[Array, "*a K"]:
         """Repeat a quantity of each group for each of its chunks."""
@@ -68,7 +96,7 @@ class GroupedRows(NamedTuple):
         # first part of T^-1 a:  w = T_i^-1 z;  second:  T_g^-1 (x - T_gi w)
         w = small_blocks.solve_lower(self.per_chunk(factor.local), self.Z)
         cross = self.per_chunk(factor.cross)
-        rest = -sum(cross[:, k, None] * w[k] for k in range(r))
+        rest = -sum((cross[:, k, None] * w[k] for k in range(1, r)), cross[:, 0, None] * w[0])
         rest = jnp.concatenate([self.X + rest[:p], rest[p:]])
         whitened = (inverse_shared @ rest.reshape(rest.shape[0], -1)).reshape(rest.shape)
         variance = jnp.sum(w**2, axis=0) + jnp.sum(whitened**2, axis=0)
@@ -96,21 +124,19 @@ class GroupedRows(NamedTuple):
 
 
 class RowLayout(NamedTuple):
-    """Where each row of the data lives in the chunked layout."""
+    """Where each row of the data lives in the chunked layout, and each group in its order of work."""
 
     cell: np.ndarray  # (N,) index into the flattened (c, K) grid, in the order of the data
     shape: tuple[int, int]
     extra: np.ndarray
+    num_simple: int
+    place_of_group: np.ndarray  # (n,) position of each group of the data in the layout
 
     def place(self, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
         """Lay values `(..., N)` out on the grid `(..., c, K)`."""
         grid = np.full((*values.shape[:-1], self.shape[0] * self.shape[1]), fill, dtype=values.dtype)
         grid[..., self.cell] = values
         return grid.reshape(*values.shape[:-1], *self.shape)
-
-    def read(self, grid: np.ndarray) -> np.ndarray:
-        """Read the rows back from a grid `(..., c, K)` in the order of the data."""
-        return grid.reshape(*grid.shape[:-2], -1)[..., self.cell]
 
 
 def chunk_size(sizes: np.ndarray) -> int:
@@ -127,7 +153,7 @@ def chunk_size(sizes: np.ndarray) -> int:
 
 
 def layout_rows(group: np.ndarray, num_groups: int) -> RowLayout:
-    """Plan the chunks for rows whose group codes are 0..n-1 (any order).
+    """Plan the chunks for rows whose group codes are 0..n-1 (any order, every group at least once).
 
     Example:
         >>> plan = layout_rows(np.array([0, 0, 1]), 2)
@@ -136,12 +162,17 @@ def layout_rows(group: np.ndarray, num_groups: int) -> RowLayout:
     """
     sizes = np.bincount(group, minlength=num_groups)
     c = chunk_size(sizes)
+    simple = sizes <= c
+    place = np.empty(num_groups, dtype=np.int64)
+    place[np.argsort(~simple, kind="stable")] = np.arange(num_groups)
+    group, sizes = place[group], sizes[np.argsort(~simple, kind="stable")]
     order = np.argsort(group, kind="stable")
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])
     rank = np.empty(len(group), dtype=np.int64)
     rank[order] = np.arange(len(group)) - np.repeat(starts, sizes)
-    further = np.maximum(-(-sizes // c) - 1, 0)
+    further = -(-sizes // c) - 1
     first_extra = num_groups + np.concatenate([[0], np.cumsum(further)[:-1]])
     chunk = np.where(rank < c, group, first_extra[group] + rank // c - 1)
     K = int(num_groups + further.sum())
-    return RowLayout((rank % c) * K + chunk, (c, K), np.repeat(np.arange(num_groups), further))
+    extra = np.repeat(np.arange(num_groups), further)
+    return RowLayout((rank % c) * K + chunk, (c, K), extra, int(simple.sum()), place)

@@ -13,7 +13,7 @@ from natvi.fit import climb
 from natvi.fit.clock import Stopwatch
 from natvi.fit.loop import LoopState
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowVector
+from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.formula import Design, build_design, parse_formula
 from natvi.models.likelihoods import FAMILIES, Family
 from natvi.models.mixed_check import check_fit
@@ -71,7 +71,7 @@ class MixedModel:
             raise ValueError(f"max_steps must be at least 1 and tolerance in (0, 1); got {max_steps}, {tolerance}.")
         watch = Stopwatch()
         with float64():
-            target, start = build_target(self.design, self.y, self.family, self.prior)
+            target, start, place = build_target(self.design, self.y, self.family, self.prior)
             fitted = climb(
                 target,
                 start,
@@ -83,7 +83,7 @@ class MixedModel:
                 checkpoint_seconds=checkpoint_seconds,
             )
             posterior, sds = to_host(_finish(fitted.state.ascent.x))
-        model = self._fitted(posterior, sds.local)
+        model = self._fitted(_in_order(posterior, place), sds.local[..., place])
         return Result(
             model=model,
             method="gva",
@@ -114,6 +114,16 @@ class MixedModel:
             num_rows=len(self.y),
             notes=self.notes,
         )
+
+
+def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
+    """Bring the groups back from the target's order to the data's."""
+    mean, factor, inverse = posterior
+    return ArrowPrecision(
+        ArrowVector(mean.local[..., place], mean.shared),
+        ArrowFactor(factor.local[..., place], factor.cross[..., place], factor.shared),
+        inverse,
+    )
 
 
 @jax.jit

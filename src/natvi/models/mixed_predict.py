@@ -68,9 +68,8 @@ def _row_moments(
     factor = ArrowFactor(
         posterior.factor.local[..., codes], posterior.factor.cross[..., codes], posterior.factor.shared
     )
-    rows = GroupedRows(
-        X.T[:, None], Z.T[:, None], offset[None], jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
-    )
+    filled, extra = jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
+    rows = GroupedRows(X.T[:, None], Z.T[:, None], offset[None], filled, extra, num_simple=len(X))
     return rows.moments(mean, factor, posterior.inverse_shared, ())
 
 

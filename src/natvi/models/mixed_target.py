@@ -21,10 +21,11 @@ from natvi.target.random_effects import omega_positions
 
 
 class MixedTarget(NamedTuple):
-    """The target with a starting mean for the shared coordinates."""
+    """The target, a point to start from, and where each group of the data stands in the target."""
 
     target: SumOfTerms
     start: Natural
+    place_of_group: np.ndarray
 
 
 def build_target(design: Design, y: np.ndarray, family: Family, prior: Prior) -> MixedTarget:
@@ -38,16 +39,13 @@ def build_target(design: Design, y: np.ndarray, family: Family, prior: Prior) ->
         offset=jnp.asarray(layout.place(design.offset)),
         filled=jnp.asarray(layout.place(np.ones(len(y), dtype=bool), fill=False)),
         extra=jnp.asarray(layout.extra),
+        num_simple=layout.num_simple,
     )
-    target = SumOfTerms(
-        (
-            LikelihoodRows(rows, jnp.asarray(layout.place(y)), family),
-            RandomEffectsPrior(r, p + int(family.has_dispersion)),
-            NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd)),
-        )
-    )
+    likelihood = LikelihoodRows(rows, jnp.asarray(layout.place(y)), family)
+    effects = RandomEffectsPrior(r, p + int(family.has_dispersion))
+    target = SumOfTerms((likelihood, effects), (NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd)),))
     shared = _starting_values(design, y, family)
-    return MixedTarget(target, _starting_point(target, jnp.asarray(shared), num_groups))
+    return MixedTarget(target, _starting_point(target, jnp.asarray(shared), num_groups), layout.place_of_group)
 
 
 def _starting_values(design: Design, y: np.ndarray, family: Family) -> np.ndarray:
@@ -71,7 +69,7 @@ def _starting_values(design: Design, y: np.ndarray, family: Family) -> np.ndarra
 @jax.jit(static_argnums=2)
 def _starting_point(target: SumOfTerms, shared: Float[Array, " g"], num_groups: int) -> Natural:
     """Return N(mean, S^-1) with S the expected information at the rough values, positive definite by build."""
-    likelihood, effects, prior = target.terms
+    (likelihood, effects), (prior,) = target.grouped, target.shared
     assert isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior)
     assert isinstance(prior, NormalPrior)
     design, p, r, g = likelihood.design, likelihood.p, effects.r, shared.shape[0]

@@ -4,5 +4,6 @@ from natvi.target.likelihood_rows import LikelihoodRows as LikelihoodRows
 from natvi.target.normal_prior import NormalPrior as NormalPrior
 from natvi.target.random_effects import RandomEffectsPrior as RandomEffectsPrior
 from natvi.target.term import Contribution as Contribution
+from natvi.target.term import GroupedTerm as GroupedTerm
 from natvi.target.term import SumOfTerms as SumOfTerms
 from natvi.target.term import Term as Term

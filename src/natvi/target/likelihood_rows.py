@@ -7,8 +7,9 @@ Gaussian for (eta, dispersion), with first and second derivatives in the means.
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.target.term import Contribution, Marginals
@@ -40,13 +41,19 @@ class RowFamily(Protocol):
     """What the rows ask of a response distribution."""
 
     @property
-    def has_dispersion(self) -> bool: ...
+    def has_dispersion(self) -> bool:
+        """Whether there is a dispersion parameter."""
+        ...
 
     def log_density(
         self, y: Float[Array, "*rows"], eta: Float[Array, "*rows"], disp: Float[Array, ""] | None
-    ) -> Float[Array, "*rows"]: ...
+    ) -> Float[Array, "*rows"]:
+        """Return log p of every row."""
+        ...
 
-    def expected(self, y: Float[Array, "*rows"], moments: PredictorMoments) -> RowExpectation: ...
+    def expected(self, y: Float[Array, "*rows"], moments: PredictorMoments) -> RowExpectation:
+        """Return E log p of every row with its derivatives."""
+        ...
 
 
 class LikelihoodRows(eqx.Module):
@@ -62,6 +69,19 @@ class LikelihoodRows(eqx.Module):
         """The number of coefficients."""
         return self.design.X.shape[0]
 
+    def num_simple(self, num_groups: int) -> int:
+        """Return how many groups can be cut out in blocks: those that fill one chunk."""
+        return self.design.num_simple
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "LikelihoodRows":
+        """Return the rows of the groups `start` to `start + size`."""
+        y = jax.lax.dynamic_slice_in_dim(self.y, start, size, axis=-1)
+        return LikelihoodRows(self.design.block(start, size), y, self.family, self.start)
+
+    def rest(self, start: int) -> "LikelihoodRows":
+        """Return the rows of the groups from `start` on."""
+        return LikelihoodRows(self.design.rest(start), self.y[..., start:], self.family, self.start)
+
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-likelihood at one point."""
         disp = theta.shared[self.p] if self.family.has_dispersion else None
@@ -71,7 +91,7 @@ class LikelihoodRows(eqx.Module):
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
         rows = self.family.expected(self.y, self._moments(gaussian))
-        rows = RowExpectation(*(None if a is None else jnp.where(self.design.filled, a, 0.0) for a in rows))
+        rows = jax.tree.map(lambda a: jnp.where(self.design.filled, a, 0.0), rows)
         local, shared = self.design.transposed_product(rows.d_eta)
         blocks, cross, corner = self.design.gram(rows.d_eta_eta)
         if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.target.term import Contribution, Marginals
@@ -41,6 +41,18 @@ class RandomEffectsPrior(eqx.Module):
     def stop(self) -> int:
         """The shared coordinate after the last one of omega."""
         return self.start + self.r * (self.r + 1) // 2
+
+    def num_simple(self, num_groups: int) -> int:
+        """Return how many groups can be cut out in blocks: all."""
+        return num_groups
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "RandomEffectsPrior":
+        """Return the prior of some groups: it is the same for all."""
+        return self
+
+    def rest(self, start: int) -> "RandomEffectsPrior":
+        """Return the prior of the remaining groups: it is the same for all."""
+        return self
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""

@@ -3,17 +3,22 @@
 A term is a function of a low-dimensional linear image of theta. `expected` gives its expectation under a
 Gaussian together with E grad and E hess (Bonnet's and Price's theorems: the first and second derivative of
 the expectation in the mean), on the arrow pattern. A term touches the local coordinates and one contiguous
-range of the shared ones, which starts at `start`.
+range of the shared ones, which starts at `start`. Very many groups are worked through in blocks: time per group
+stays the same from thousands to millions, and no array is as long as the data times the coordinates.
 """
 
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
+
+BLOCK_GROUPS = 4096  # the arrays of one block fit the cache
+LEAST_BLOCKS = 4
 
 
 class Contribution(NamedTuple):
@@ -29,13 +34,25 @@ class Marginals(Protocol):
     """What a term asks of a Gaussian."""
 
     @property
-    def mean(self) -> ArrowVector: ...
+    def mean(self) -> ArrowVector:
+        """The mean."""
+        ...
 
-    def row_moments(self, design: GroupedRows, with_shared: tuple[int, ...]) -> RowMoments: ...
+    def row_moments(self, design: GroupedRows, with_shared: tuple[int, ...]) -> RowMoments:
+        """Return the marginal moments of every row of a design."""
+        ...
 
-    def group_moments(self, start: int, stop: int) -> tuple[Float[Array, "k n"], Float[Array, "k k n"]]: ...
+    def group_moments(self, start: int, stop: int) -> tuple[Float[Array, "k n"], Float[Array, "k k n"]]:
+        """Return mean and covariance of (theta_i, theta_g[start:stop]) for every group."""
+        ...
 
-    def shared_variances(self) -> Float[Array, " g"]: ...
+    def shared_variances(self) -> Float[Array, " g"]:
+        """Return the variances of theta_g."""
+        ...
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "Marginals":
+        """Return the Gaussian of the groups `start` to `start + size` and the shared coordinates."""
+        ...
 
 
 @runtime_checkable
@@ -43,33 +60,117 @@ class Term(Protocol):
     """A summand of the log-density."""
 
     @property
-    def start(self) -> int: ...
+    def start(self) -> int:
+        """The first shared coordinate it touches."""
+        ...
 
-    def value(self, theta: ArrowVector) -> Float[Array, ""]: ...
+    def value(self, theta: ArrowVector) -> Float[Array, ""]:
+        """Return the term at one point."""
+        ...
 
-    def expected(self, gaussian: Marginals) -> Contribution: ...
+    def expected(self, gaussian: Marginals) -> Contribution:
+        """Return its expectation with E grad and E hess."""
+        ...
+
+
+@runtime_checkable
+class GroupedTerm(Term, Protocol):
+    """A term that is itself a sum over groups, so that it can be worked through in blocks of groups."""
+
+    def num_simple(self, num_groups: int) -> int:
+        """Return how many groups, from the first on, can be cut out in blocks."""
+        ...
+
+    def block(self, start: Int[Array, ""] | int, size: int) -> "GroupedTerm":
+        """Return the part that belongs to the groups `start` to `start + size`."""
+        ...
+
+    def rest(self, start: int) -> "GroupedTerm":
+        """Return the part that belongs to the groups from `start` on."""
+        ...
 
 
 class SumOfTerms(eqx.Module):
-    """The log-density `sum_k term_k(theta)` of a hierarchical model with g shared coordinates."""
+    """The log-density of a hierarchical model: terms that run over groups, and terms of theta_g alone."""
 
-    terms: tuple[Term, ...]
+    grouped: tuple[GroupedTerm, ...]
+    shared: tuple[Term, ...]
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
-        return sum((term.value(theta) for term in self.terms), jnp.zeros(()))
+        return sum((term.value(theta) for term in (*self.grouped, *self.shared)), jnp.zeros(()))
 
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""
         mean = gaussian.mean
-        (r, n), g = mean.local.shape, mean.shared.shape[0]
-        value, local, shared = jnp.zeros(()), jnp.zeros((r, n)), jnp.zeros(g)
-        blocks, cross, corner = jnp.zeros((r, r, n)), jnp.zeros((g, r, n)), jnp.zeros((g, g))
-        for term in self.terms:
-            part = term.expected(gaussian)
-            own = slice(term.start, term.start + part.grad.shared.shape[0])
-            value += part.value
-            local, shared = local + part.grad.local, shared.at[own].add(part.grad.shared)
-            blocks, cross = blocks + part.hess.local, cross.at[own].add(part.hess.cross)
-            corner = corner.at[own, own].add(part.hess.shared)
-        return Contribution(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+        num_groups = mean.local.shape[1]
+        simple = min(term.num_simple(num_groups) for term in self.grouped)
+        num_blocks = simple // BLOCK_GROUPS if simple >= LEAST_BLOCKS * BLOCK_GROUPS else 0
+        total = _sum_terms(self.shared, gaussian.block(0, 0))
+        if num_blocks == 0:
+            return _join(total, _sum_terms(self.grouped, gaussian))
+        done = num_blocks * BLOCK_GROUPS
+        rest = tuple(term.rest(done) for term in self.grouped)
+        total = _join(total, _sum_terms(rest, gaussian.block(done, num_groups - done)))
+
+        def add_block(k: Array, total: Contribution) -> Contribution:
+            start = k * BLOCK_GROUPS
+            terms = tuple(term.block(start, BLOCK_GROUPS) for term in self.grouped)
+            return _put(total, _sum_terms(terms, gaussian.block(start, BLOCK_GROUPS)), start)
+
+        return jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done))
+
+
+def _sum_terms(terms: tuple[Term, ...], gaussian: Marginals) -> Contribution:
+    mean = gaussian.mean
+    (r, n), g = mean.local.shape, mean.shared.shape[0]
+    value, local, shared = jnp.zeros(()), jnp.zeros((r, n)), jnp.zeros(g)
+    blocks, cross, corner = jnp.zeros((r, r, n)), jnp.zeros((g, r, n)), jnp.zeros((g, g))
+    for term in terms:
+        part = term.expected(gaussian)
+        own = slice(term.start, term.start + part.grad.shared.shape[0])
+        value += part.value
+        local, shared = local + part.grad.local, shared.at[own].add(part.grad.shared)
+        blocks, cross = blocks + part.hess.local, cross.at[own].add(part.hess.cross)
+        corner = corner.at[own, own].add(part.hess.shared)
+    return Contribution(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+
+
+def _join(a: Contribution, b: Contribution) -> Contribution:
+    """Add the shared parts; `a` has no groups, so the local parts are those of `b`."""
+    return Contribution(
+        a.value + b.value,
+        ArrowVector(b.grad.local, a.grad.shared + b.grad.shared),
+        ArrowMatrix(b.hess.local, b.hess.cross, a.hess.shared + b.hess.shared),
+    )
+
+
+def _room_in_front(total: Contribution, size: int) -> Contribution:
+    """Put `size` groups of zeros before the groups of a contribution."""
+
+    def pad(a: Array) -> Array:
+        return jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(size, 0)])
+
+    value, grad, hess = total
+    return Contribution(
+        value,
+        ArrowVector(pad(grad.local), grad.shared),
+        ArrowMatrix(pad(hess.local), pad(hess.cross), hess.shared),
+    )
+
+
+def _put(total: Contribution, part: Contribution, start: Array) -> Contribution:
+    """Write the local parts of a block into their place and add its shared parts."""
+
+    def write(all_groups: Array, block: Array) -> Array:
+        return jax.lax.dynamic_update_slice_in_dim(all_groups, block, start, axis=-1)
+
+    return Contribution(
+        total.value + part.value,
+        ArrowVector(write(total.grad.local, part.grad.local), total.grad.shared + part.grad.shared),
+        ArrowMatrix(
+            write(total.hess.local, part.hess.local),
+            write(total.hess.cross, part.hess.cross),
+            total.hess.shared + part.hess.shared,
+        ),
+    )

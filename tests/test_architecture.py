@@ -59,9 +59,7 @@ def imported_rooms(path: Path, package: Path = PACKAGE) -> Iterator[tuple[str, i
 
 def is_room(name: list[str], package: Path) -> bool:
     """Tell whether a dotted name below the package begins with a room, not with an exported name."""
-    return bool(name) and (
-        name[0] in ROOMS or (package / name[0]).is_dir() or (package / f"{name[0]}.py").is_file()
-    )
+    return bool(name) and (name[0] in ROOMS or (package / name[0]).is_dir() or (package / f"{name[0]}.py").is_file())
 
 
 def upward_imports(package: Path = PACKAGE) -> list[str]:
@@ -214,17 +212,13 @@ def plant(folder: Path, file: str, source: str) -> Path:
 
 
 def test_top_level_imports_are_told_from_lazy_ones():
-    assert imported_at_top(
-        "import jax\ntry:\n    from numpyro import infer\nexcept ImportError:\n    import pymc"
-    ) == {
+    assert imported_at_top("import jax\ntry:\n    from numpyro import infer\nexcept ImportError:\n    import pymc") == {
         "jax",
         "numpyro",
         "pymc",
     }
     assert imported_at_top("def f():\n    import numpyro") == set()
-    assert imported_at_top("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pymc") == {
-        "typing"
-    }
+    assert imported_at_top("from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    import pymc") == {"typing"}
     assert {"numpyro", "pymc", "sklearn", "beartype"} <= optional_packages()
     assert not {"natvi", "jax", "pandas", "matplotlib"} & optional_packages()
 

@@ -44,9 +44,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("load", "rows", "columns", "group", "groups"), CASES)
-def test_shape(
-    load: Callable[[], pd.DataFrame], rows: int, columns: list[str], group: str, groups: int
-) -> None:
+def test_shape(load: Callable[[], pd.DataFrame], rows: int, columns: list[str], group: str, groups: int) -> None:
     frame = load()
     assert list(frame.columns) == columns
     assert len(frame) == rows

@@ -147,9 +147,7 @@ def test_every_truncation_is_noticed(tmp_path: Path) -> None:
     raw = path.read_bytes()
     for length in range(len(raw)):
         short.write_bytes(raw[:length])
-        with pytest.raises(
-            StorageError, match="truncated" if length >= 100 else "not a natvi file|truncated"
-        ):
+        with pytest.raises(StorageError, match="truncated" if length >= 100 else "not a natvi file|truncated"):
             read(short, "fit")
     short.write_bytes(raw + b"\0")
     with pytest.raises(StorageError, match="altered"):
@@ -172,9 +170,7 @@ def test_every_flipped_byte_is_noticed_or_harmless(saved: Path) -> None:
         assert document == DOCUMENT
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [(b"seizures", b"Seizures"), (b"abcdefgh", b"abcdefgi"), (b"F64", b"I64")]
-)
+@pytest.mark.parametrize(("old", "new"), [(b"seizures", b"Seizures"), (b"abcdefgh", b"abcdefgi"), (b"F64", b"I64")])
 def test_tampering_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
     path = tmp_path / "a"
     write(path, "fit", {"x": np.frombuffer(b"abcdefgh")}, {"formula": "seizures ~ 1"})
@@ -185,9 +181,7 @@ def test_tampering_is_named(tmp_path: Path, old: bytes, new: bytes) -> None:
 
 def test_newer_format(tmp_path: Path) -> None:
     write(tmp_path / "a", "fit", ARRAYS, DOCUMENT, version=FORMAT_VERSION + 1)
-    with pytest.raises(
-        StorageError, match=f"version {FORMAT_VERSION + 1} .*version {FORMAT_VERSION}. Upgrade"
-    ):
+    with pytest.raises(StorageError, match=f"version {FORMAT_VERSION + 1} .*version {FORMAT_VERSION}. Upgrade"):
         read(tmp_path / "a", "fit")
 
 
@@ -255,9 +249,7 @@ def test_write_needs_a_folder_and_a_file_name(tmp_path: Path) -> None:
         write(tmp_path, "fit", {}, {})
 
 
-def test_interrupt_from_the_keyboard_leaves_nothing_behind(
-    saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_interrupt_from_the_keyboard_leaves_nothing_behind(saved: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 

@@ -93,9 +93,7 @@ def test_rows_in_blocks(recipe, monkeypatch):
 @pytest.mark.parametrize("op", sorted(columns.FUNCTIONS))
 def test_functions(op):
     x = np.array([0.1, 0.7, 2.0])
-    np.testing.assert_array_equal(
-        Expression(op, (column("x"),)).evaluate(pd.DataFrame({"x": x})), getattr(np, op)(x)
-    )
+    np.testing.assert_array_equal(Expression(op, (column("x"),)).evaluate(pd.DataFrame({"x": x})), getattr(np, op)(x))
 
 
 def test_products_run_over_the_last_component_first():
@@ -143,9 +141,7 @@ def test_data_mistakes(recipe):
 
 
 def component(recipe: dict, kind: str) -> dict:
-    return next(
-        part for term in recipe["fixed"] for part in term.get("components", []) if part["kind"] == kind
-    )
+    return next(part for term in recipe["fixed"] for part in term.get("components", []) if part["kind"] == kind)
 
 
 def edits():

@@ -48,9 +48,7 @@ def _begin(start: Natural) -> LoopState:
 
 
 @partial(jax.jit, donate_argnums=1)
-def run_chunk(
-    target: SumOfTerms, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
-) -> LoopState:
+def run_chunk(target: SumOfTerms, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]) -> LoopState:
     """Iterate until the limit is reached or the fit is finished."""
 
     def unfinished(state: LoopState) -> Array:

@@ -184,9 +184,7 @@ def _head(kind: str, version: int, arrays: Arrays, document: str) -> bytes:
     header = json.dumps({"__metadata__": label} | entries, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)
     if len(header) > _HEADER_LIMIT:
-        raise StorageError(
-            f"The document is too long ({len(header):,} bytes). Hand long lists over as arrays."
-        )
+        raise StorageError(f"The document is too long ({len(header):,} bytes). Hand long lists over as arrays.")
     return len(header).to_bytes(8, "little") + header
 
 
@@ -240,9 +238,7 @@ def _complaint(path: Path) -> str:
     except OSError as error:
         return f"{path} cannot be opened: {error.strerror}. Check its permissions."
     if not (payload := _START.match(start[8:])):
-        return (
-            f"{path} ({size:,} bytes) is not a natvi file, or only a scrap of one. Give a file natvi saved."
-        )
+        return f"{path} ({size:,} bytes) is not a natvi file, or only a scrap of one. Give a file natvi saved."
     whole = 8 + int.from_bytes(start[:8], "little") + int(payload[1])
     if size < whole:
         return f"{path} is truncated: {size:,} of {whole:,} bytes. Copy it again from its source."

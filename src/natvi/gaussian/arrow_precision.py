@@ -94,7 +94,8 @@ class ArrowPrecision(NamedTuple):
         n = self.mean.local.shape[1]
         w = stop - start
         own = small_blocks.solve_upper(
-            self.factor.local, jnp.broadcast_to(jnp.eye(self.mean.local.shape[0])[..., None], self.factor.local.shape)
+            self.factor.local,
+            jnp.broadcast_to(jnp.eye(self.mean.local.shape[0])[..., None], self.factor.local.shape),
         )  # T_i^-T
         # theta_i - mu_i = -B_i (theta_g - mu_g) + T_i^-T z_i with B_i = T_i^-T T_gi';  whitened: R B_i'
         B = small_blocks.solve_upper(self.factor.local, jnp.swapaxes(self.factor.cross, 0, 1))

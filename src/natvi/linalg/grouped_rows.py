@@ -86,7 +86,11 @@ class GroupedRows(eqx.Module):
         return self.offset + jnp.tensordot(theta.shared[:p], self.X, axes=1) + jnp.sum(self.Z * local[:, None], 0)
 
     def moments(
-        self, mean: ArrowVector, factor: ArrowFactor, inverse_shared: Float[Array, "g g"], with_shared: tuple[int, ...]
+        self,
+        mean: ArrowVector,
+        factor: ArrowFactor,
+        inverse_shared: Float[Array, "g g"],
+        with_shared: tuple[int, ...],
     ) -> RowMoments:
         """Return the marginal moments of every row under N(mean, (T T')^-1).
 

@@ -140,16 +140,11 @@ class ColumnRecipe:
             ValueError: For anything that is not a well-formed recipe of known operations.
         """
         if get_field(data, "version", int) != _VERSION:
-            raise ValueError(
-                f"column recipe of version {data['version']}; this natvi reads version {_VERSION}."
-            )
+            raise ValueError(f"column recipe of version {data['version']}; this natvi reads version {_VERSION}.")
         fixed, random = (
-            tuple(TermRecipe.from_dict(term) for term in get_field(data, key, list, []))
-            for key in ("fixed", "random")
+            tuple(TermRecipe.from_dict(term) for term in get_field(data, key, list, [])) for key in ("fixed", "random")
         )
-        return cls(
-            fixed, random, tuple(Expression.from_dict(item) for item in get_field(data, "offset", list, []))
-        )
+        return cls(fixed, random, tuple(Expression.from_dict(item) for item in get_field(data, "offset", list, [])))
 
 
 def _products(left: Array, right: Array) -> Array:

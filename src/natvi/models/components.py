@@ -46,9 +46,7 @@ class Component(ABC):
         """Reads what `to_dict` of a recipe wrote; an unknown kind raises."""
         kind = get_field(data, "kind", str)
         if kind not in COMPONENTS:
-            raise ValueError(
-                f"unknown component {kind!r} in a column recipe. Known: {', '.join(COMPONENTS)}."
-            )
+            raise ValueError(f"unknown component {kind!r} in a column recipe. Known: {', '.join(COMPONENTS)}.")
         found = COMPONENTS[kind]
         names = [name for name in found.__match_args__ if name in data]
         try:

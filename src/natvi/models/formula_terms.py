@@ -153,9 +153,7 @@ def to_expression(lazy: Any) -> Expression:
     if isinstance(lazy, LazyOperator) and lazy.op.__name__ in BINARY | UNARY:
         return Expression(lazy.op.__name__, tuple(to_expression(arg) for arg in lazy.args))
     if not isinstance(lazy, LazyCall):
-        raise ValueError(
-            f"cannot use {str(lazy)!r} in a formula: only + - * / ** of columns, numbers and {_KNOWN}."
-        )
+        raise ValueError(f"cannot use {str(lazy)!r} in a formula: only + - * / ** of columns, numbers and {_KNOWN}.")
     name = lazy.callee.removeprefix("np.")
     if name in FUNCTIONS:
         return Expression(name, (to_expression(_only_argument(lazy)),))

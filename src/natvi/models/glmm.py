@@ -94,7 +94,7 @@ class MixedModel:
             seconds=watch.read(),
             trace=fitted.trace,
             state=fitted.state,
-            check=partial(check_fit, target, model),
+            check=partial(check_fit, target, posterior, model),
         )
 
     def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray) -> MixedFit:
@@ -132,7 +132,9 @@ def _finish(x: Natural) -> tuple[ArrowPrecision, ArrowVector]:
     return posterior, posterior.marginal_sds()
 
 
-def glmm(formula: str, data: Any, *, family: str = "gaussian", prior: str = "default", missing: str = "drop") -> MixedModel:
+def glmm(
+    formula: str, data: Any, *, family: str = "gaussian", prior: str = "default", missing: str = "drop"
+) -> MixedModel:
     """Describe a generalized linear mixed model; `.fit()` gives its posterior.
 
     Args:
@@ -177,7 +179,9 @@ def _notes(design: Design, group: str, family: Family) -> tuple[str, ...]:
     notes = []
     if design.num_missing:
         total = design.num_missing + len(design.X)
-        notes.append(f"{design.num_missing:,} of {total:,} rows left out: missing values (missing='error' refuses them)")
+        notes.append(
+            f"{design.num_missing:,} of {total:,} rows left out: missing values (missing='error' refuses them)"
+        )
     sizes = design.group_sizes
     assert sizes is not None
     single = int((sizes == 1).sum())

@@ -15,5 +15,7 @@ def load(path: str | Path) -> Result:
     arrays, document = storage.read(path, KIND)
     name = document.get("model")
     if name not in MODELS:
-        raise storage.StorageError(f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it.")
+        raise storage.StorageError(
+            f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."
+        )
     return Result.restore(MODELS[name].restore(arrays, document), arrays, document)

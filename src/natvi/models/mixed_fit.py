@@ -15,6 +15,7 @@ from natvi.models.mixed_predict import predict_rows
 from natvi.models.tables import gaussian_table
 from natvi.models.variance import component_draws, component_names, component_table
 from natvi.precision import float64, to_host
+from natvi.target.random_effects import omega_positions
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 
@@ -51,6 +52,23 @@ class MixedFit:
     def omega_start(self) -> int:
         """Position of omega among the shared coordinates."""
         return len(self.fixed_names) + int(self.family.has_dispersion)
+
+    def shared_names(self) -> list[str]:
+        """Return a readable name of every shared coordinate."""
+        effects, group = self.random_names, self.group_name
+        names = [*self.fixed_names, *(["sigma"] if self.family.has_dispersion else [])]
+        for row, column in omega_positions(len(effects)):
+            kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
+            names.append(kind)
+        return names
+
+    def log_sd_positions(self) -> dict[str, int]:
+        """Return where the log sds of the random effects stand among the shared coordinates."""
+        positions = omega_positions(len(self.random_names))
+        return {
+            f"sd({effect}|{self.group_name})": self.omega_start + positions[k, k]
+            for k, effect in enumerate(self.random_names)
+        }
 
     def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the shared coordinates (beta, dispersion, omega)."""

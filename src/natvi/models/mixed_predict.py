@@ -74,7 +74,13 @@ def _row_moments(
 
 
 def _exact_columns(
-    fit: "MixedFit", X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
+    fit: "MixedFit",
+    X: np.ndarray,
+    Z: np.ndarray,
+    offset: np.ndarray,
+    codes: np.ndarray,
+    kind: str,
+    prob: float,
 ) -> np.ndarray:
     """Return the columns for rows whose predictor is Gaussian under the posterior."""
     with float64():

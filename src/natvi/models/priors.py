@@ -23,9 +23,7 @@ class Prior(NamedTuple):
     description: str
 
 
-def choose_prior(
-    prior: str, family: str, y: np.ndarray, X: np.ndarray, Z: np.ndarray, has_dispersion: bool
-) -> Prior:
+def choose_prior(prior: str, family: str, y: np.ndarray, X: np.ndarray, Z: np.ndarray, has_dispersion: bool) -> Prior:
     """Return the prior for (beta, dispersion, omega).
 
     Args:

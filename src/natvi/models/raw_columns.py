@@ -51,9 +51,7 @@ def column_kind(column: pd.Series) -> str:
     if isinstance(dtype, pd.CategoricalDtype) or isinstance(dtype, pd.StringDtype):
         return "factor"
     if pd.api.types.is_complex_dtype(dtype):
-        raise ValueError(
-            f"column {column.name!r} holds complex numbers. Give real and imaginary parts apart."
-        )
+        raise ValueError(f"column {column.name!r} holds complex numbers. Give real and imaginary parts apart.")
     if pd.api.types.is_numeric_dtype(dtype):
         return "numeric"
     inferred = pd.api.types.infer_dtype(column, skipna=True)

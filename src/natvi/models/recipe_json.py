@@ -24,9 +24,7 @@ def get_field(data: Any, key: str, kind: type, default: Any = None) -> Any:
         raise ValueError(f"a column recipe needs a dict with {key!r} here, not {type(data).__name__}.")
     value = data.get(key, default)
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-        raise ValueError(
-            f"{key!r} in a column recipe must be of type {kind.__name__}, not {type(value).__name__}."
-        )
+        raise ValueError(f"{key!r} in a column recipe must be of type {kind.__name__}, not {type(value).__name__}.")
     return value
 
 

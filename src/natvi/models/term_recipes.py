@@ -53,9 +53,7 @@ def _has_state(lazy: Any) -> bool:
     return any(_has_state(arg) for arg in getattr(lazy, "args", ()))
 
 
-def build_part(
-    terms: list[Any], table: pd.DataFrame, sample: NDArray[np.intp]
-) -> tuple[tuple[TermRecipe, ...], Array]:
+def build_part(terms: list[Any], table: pd.DataFrame, sample: NDArray[np.intp]) -> tuple[tuple[TermRecipe, ...], Array]:
     """Returns the recipe of a part and what formulae makes of the sample rows."""
     terms = [term for term in terms if "offset" not in roles_of([term])]
     if all(isinstance(term, Intercept) for term in terms):
@@ -121,9 +119,7 @@ def _spline(expression: Expression, state: Any) -> Spline:
         transform = state._centering_matrix
     elif not getattr(state, "_intercept", True):  # formulae before 0.9 drops the first column
         transform = transform[:, 1:]
-    return Spline(
-        expression, tuple(knots.tolist()), int(degree), tuple(tuple(row) for row in transform.tolist())
-    )
+    return Spline(expression, tuple(knots.tolist()), int(degree), tuple(tuple(row) for row in transform.tolist()))
 
 
 def offset_expressions(terms: list[Any], table: pd.DataFrame) -> tuple[Expression, ...]:

@@ -21,9 +21,7 @@ _CHECK_ROWS = 200
 _MAX_BYTES = 4 * 2**30
 
 
-def complete_rows(
-    frame: pd.DataFrame, names: list[str], missing: str
-) -> tuple[pd.DataFrame, NDArray[np.int64], int]:
+def complete_rows(frame: pd.DataFrame, names: list[str], missing: str) -> tuple[pd.DataFrame, NDArray[np.int64], int]:
     """Returns the rows without missing values, their positions, and the number of others."""
     if missing not in ("drop", "error"):
         raise ValueError(f"missing must be 'drop' or 'error', not {missing!r}.")
@@ -47,9 +45,7 @@ def complete_rows(
     return frame[names].iloc[rows], rows, num_missing
 
 
-def group_rows(
-    frame: pd.DataFrame, group: str | None
-) -> tuple[NDArray[np.int64] | None, NDArray[Any] | None]:
+def group_rows(frame: pd.DataFrame, group: str | None) -> tuple[NDArray[np.int64] | None, NDArray[Any] | None]:
     """Returns the group number of every row and the label of every group."""
     if group is None:
         return None, None
@@ -62,9 +58,7 @@ def group_rows(
     return codes.astype(np.int64, copy=False), np.asarray(labels)
 
 
-def prepare_table(
-    frame: pd.DataFrame, roles: dict[str, set[str]]
-) -> tuple[pd.DataFrame, dict[str, NDArray[np.intp]]]:
+def prepare_table(frame: pd.DataFrame, roles: dict[str, set[str]]) -> tuple[pd.DataFrame, dict[str, NDArray[np.intp]]]:
     """Returns the columns in the types that formulae reads well, and for every factor a row of each level."""
     numeric = roles.get("numeric", set()) | roles.get("offset", set())
     factor, plain = roles.get("factor", set()), roles.get("plain", set())
@@ -101,9 +95,7 @@ def _ordered(column: pd.Series) -> pd.Categorical:
     return pd.Categorical.from_codes(codes, [plain_level(level) for level in levels], ordered=True)
 
 
-def check_size(
-    terms: list[Any], table: pd.DataFrame, examples: dict[str, NDArray[np.intp]], max_columns: int
-) -> None:
+def check_size(terms: list[Any], table: pd.DataFrame, examples: dict[str, NDArray[np.intp]], max_columns: int) -> None:
     """Refuses designs that are too wide before they are built; counts a column per set of levels."""
     worst, most, total = "", 1, 0
     for term in terms:

@@ -19,7 +19,9 @@ def component_names(fit: "MixedFit") -> list[str]:
     """Return the names of the variance components, in the order of `component_draws`."""
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
-    pairs = [f"corr({effects[k]},{effects[j]}|{group})" for k in range(len(effects)) for j in range(k + 1, len(effects))]
+    pairs = [
+        f"corr({effects[k]},{effects[j]}|{group})" for k in range(len(effects)) for j in range(k + 1, len(effects))
+    ]
     return [*sds, *pairs, *(["sigma"] if fit.family.has_dispersion else [])]
 
 

@@ -80,6 +80,9 @@ def _rows(table: pd.DataFrame) -> list[str]:
     cells += [[str(name), *map(number, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
     return [
-        "  " + "  ".join(cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True)))
+        "  "
+        + "  ".join(
+            cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True))
+        )
         for row in cells
     ]

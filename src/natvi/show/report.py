@@ -4,7 +4,7 @@ import base64
 import html
 import io
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
@@ -16,6 +16,7 @@ footer { color: #5a6b7d; margin-top: 2rem; font-size: .85rem; }
 """
 
 
+@runtime_checkable
 class Reportable(Protocol):
     """What a page needs of a result."""
 

@@ -1,0 +1,6 @@
+"""`python -m natvi` is the command line."""
+
+from natvi.cli import main
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,141 @@
+"""The command line: `natvi fit`, `natvi show`, `natvi demo`."""
+
+import hashlib
+import json
+import os
+import platform
+import sys
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import Annotated
+
+import jax
+import jaxlib
+import pandas as pd
+import typer
+from rich.console import Console
+
+from natvi.data import load_epilepsy
+from natvi.fit import storage
+from natvi.models.glmm import glmm
+from natvi.models.loading import load
+from natvi.result import Result
+
+app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+notices = Console(stderr=True)
+EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
+
+
+@app.command()
+def fit(
+    data: Annotated[Path, typer.Argument(help="A CSV file (also .csv.gz, .tsv) or a Parquet file.")],
+    formula: Annotated[str, typer.Argument(help='For example "y ~ trt + (1 | subject)".')],
+    family: Annotated[str, typer.Option(help="gaussian, poisson or bernoulli.")] = "gaussian",
+    method: Annotated[str, typer.Option(help="auto or gva.")] = "auto",
+    prior: Annotated[str, typer.Option(help="default or paper.")] = "default",
+    out: Annotated[Path | None, typer.Option(help="A folder for the saved fit, summary.json and report.html.")] = None,
+    report: Annotated[Path | None, typer.Option(help="Write a page about the fit to this file.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the summary as JSON; - for stdout.")] = None,
+    seed: Annotated[int, typer.Option(help="For draws; the fit itself is deterministic.")] = 0,
+) -> None:
+    """Fit a mixed model to a file and print its summary."""
+    result = glmm(formula, _read(data), family=family, prior=prior).fit(method=method, progress=True)
+    _deliver(result, out, report, json_file)
+
+
+@app.command()
+def show(path: Annotated[Path, typer.Argument(help="A fit saved by --out or Result.save.")]) -> None:
+    """Print the summary of a saved fit."""
+    sys.stdout.write(f"{load(path)}\n")
+
+
+@app.command()
+def demo(report: Annotated[Path, typer.Option(help="Where to write the page.")] = Path("natvi-demo.html")) -> None:
+    """Fit the Epilepsy data of the paper and write a page about it."""
+    notices.print("[bold]59 patients, 4 visits each[/]: does the drug progabide lower the number of seizures?")
+    notices.print(f'natvi.glmm("{EPILEPSY}", data, family="poisson").fit()\n', highlight=False)
+    model = glmm(EPILEPSY, load_epilepsy(), family="poisson")
+    result = model.fit(progress=True)
+    _deliver(result, None, report, None)
+    again = time.perf_counter()
+    model.fit()
+    notices.print(f"\nThe same fit again, now that it is compiled: {1000 * (time.perf_counter() - again):.1f} ms.")
+
+
+def summary_document(result: Result, prob: float = 0.95) -> dict:
+    """Return what `--json` writes."""
+    tables = result.model.tables(prob)
+    return {
+        "outcome": str(result.outcome),
+        "trust": result.trust,
+        "trust_reasons": list(result.trust_reasons),
+        "method": result.method,
+        "elbo": result.elbo,
+        "coefficients": tables["Fixed effects"].to_dict(orient="index"),
+        "random_effects": tables["Variance components"].to_dict(orient="index"),
+        "seconds": result.seconds,
+        "versions": {name: metadata.version(name) for name in ("natvi", "jax", "jaxlib", "numpy")}
+        | {"python": platform.python_version()},
+    }
+
+
+def _deliver(result: Result, out: Path | None, report: Path | None, json_file: Path | None) -> None:
+    document = json.dumps(summary_document(result), indent=2)
+    if json_file == Path("-"):
+        sys.stdout.write(document + "\n")
+    else:
+        sys.stdout.write(f"{result}\n")
+    if json_file is not None and json_file != Path("-"):
+        json_file.write_text(document + "\n", encoding="utf-8")
+    if out is not None:
+        out.mkdir(parents=True, exist_ok=True)
+        result.save(out / "fit.natvi")
+        (out / "summary.json").write_text(document + "\n", encoding="utf-8")
+        result.report(out / "report.html")
+        notices.print(f"saved: {out}/fit.natvi, summary.json, report.html", highlight=False)
+    if report is not None:
+        notices.print(f"page: {result.report(report)}", highlight=False)
+
+
+def _read(path: Path) -> pd.DataFrame:
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}. Give the path of a CSV or Parquet file.")
+    name = path.name.lower()
+    if name.endswith((".parquet", ".pq")):
+        return pd.read_parquet(path)
+    separator = "\t" if ".tsv" in name else ","
+    try:
+        return pd.read_csv(path, sep=separator)
+    except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeDecodeError) as error:
+        raise ValueError(f"{path} cannot be read as a table: {error}. Give a CSV, TSV or Parquet file.") from error
+
+
+def use_compilation_cache() -> None:
+    """Keep compiled code between runs, in a folder named after jaxlib and the processor's features."""
+    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
+        return
+    features = hashlib.sha256(_processor().encode()).hexdigest()[:12]
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = home / "natvi" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{features}"
+    jax.config.update("jax_compilation_cache_dir", str(folder))
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
+    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
+
+
+def main() -> None:
+    """Run the command line; mistakes give a sentence and exit code 2, not a traceback."""
+    use_compilation_cache()
+    try:
+        app()
+    except (ValueError, OSError, ImportError, storage.StorageError) as error:
+        notices.print(f"[bold red]natvi:[/] {error}", highlight=False, markup=True)
+        raise SystemExit(2) from None

@@ -24,9 +24,9 @@ def fingerprint(target: object) -> str:
     leaves, structure = jax.tree.flatten(target)
     digest = hashlib.sha256(_plain_structure(structure).encode())
     for leaf in leaves:
-        array = np.ascontiguousarray(leaf)
+        array = np.ascontiguousarray(np.asarray(leaf))
         digest.update(f"{array.dtype}{array.shape}".encode())
-        digest.update(memoryview(array).cast("B") if array.size else b"")
+        digest.update(array.data.cast("B") if array.size else b"")
     return digest.hexdigest()
 
 

@@ -12,9 +12,9 @@ _COMPILE_EVENTS = (
 _compiled = {"seconds": 0.0}
 
 
-def _listen(event: str, duration: float, **_: object) -> None:
+def _listen(event: str, duration_secs: float, **_: str | int) -> None:
     if event in _COMPILE_EVENTS:
-        _compiled["seconds"] += duration
+        _compiled["seconds"] += duration_secs
 
 
 jax.monitoring.register_event_duration_secs_listener(_listen)

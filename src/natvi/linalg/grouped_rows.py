@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natvi.linalg import small_blocks
-from natvi.linalg.arrow import ArrowFactor, ArrowMatrix, ArrowVector
+from natvi.linalg.arrow import ArrowFactor, ArrowVector
 
 
 class RowMoments(NamedTuple):

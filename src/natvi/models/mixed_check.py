@@ -46,7 +46,9 @@ def _check_shift(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit")
     size = float(np.abs(shift[worst]))
     name = fit.shared_names()[worst]
     if size <= SMALL_SHIFT:
-        words = f"integrating the random effects out exactly would move no parameter by more than {size:.2f} posterior sds"
+        words = (
+            f"integrating the random effects out exactly would move no parameter by more than {size:.2f} posterior sds"
+        )
         return (Trust(GOOD, (words,)),)
     level = CARE if size <= LARGE_SHIFT else REFUSE
     others = int(np.sum(np.abs(shift) > SMALL_SHIFT)) - 1

@@ -51,7 +51,7 @@ def build_target(design: Design, y: np.ndarray, family: Family, prior: Prior) ->
 def _starting_values(design: Design, y: np.ndarray, family: Family) -> np.ndarray:
     """Return rough (beta, dispersion, omega): least squares on the link scale, moderate random effects."""
     X, r = design.X, design.Z.shape[1]
-    rough = np.asarray(family.start(y)) - design.offset
+    rough = np.asarray(family.start(jnp.asarray(y))) - design.offset
     gram = X.T @ X
     ridge = 1e-8 * np.trace(gram) / max(len(gram), 1) + 1e-300
     beta = np.linalg.solve(gram + ridge * np.eye(len(gram)), X.T @ rough)

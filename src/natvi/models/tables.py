@@ -4,12 +4,12 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.special import ndtri
 
 
 def gaussian_table(names: Any, mean: np.ndarray, sd: np.ndarray, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of Gaussian coordinates."""
-    z = norm.ppf(0.5 + prob / 2)
+    z = ndtri(0.5 + prob / 2)
     low, high = interval_names(prob)
     return pd.DataFrame({"mean": mean, "sd": sd, low: mean - z * sd, high: mean + z * sd}, index=pd.Index(names))
 

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
+from scipy.special import ndtri
 
 from natvi.models.tables import interval_names
 from natvi.target.random_effects import omega_positions
@@ -73,5 +73,5 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
 def lognormal_row(m: float, v: float, tail: float) -> tuple[float, float, float, float]:
     """Return mean, sd and quantiles of e^x for x ~ N(m, v)."""
     mean = float(np.exp(m + v / 2))
-    z = norm.ppf(1 - tail) * np.sqrt(v)
+    z = ndtri(1 - tail) * np.sqrt(v)
     return mean, float(mean * np.sqrt(np.expm1(v))), float(np.exp(m - z)), float(np.exp(m + z))

@@ -41,7 +41,7 @@ def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
 def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     """Plot the effects of every group in ascending order; of very many groups an even selection."""
     first = effects["effect"].iloc[0]
-    ordered = effects[effects["effect"] == first].sort_values("mean")
+    ordered = effects.loc[effects["effect"] == first].sort_values(by="mean")
     if len(ordered) > MOST_GROUPS:
         ordered = ordered.iloc[np.linspace(0, len(ordered) - 1, MOST_GROUPS).astype(int)]
     ax = ax or new_axis()

@@ -4,6 +4,7 @@ The family is handed in by the model: it knows log p(y | eta, dispersion) and th
 Gaussian for (eta, dispersion), with first and second derivatives in the means.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import equinox as eqx
@@ -45,14 +46,14 @@ class RowFamily(Protocol):
         """Whether there is a dispersion parameter."""
         ...
 
-    def log_density(
-        self, y: Float[Array, "*rows"], eta: Float[Array, "*rows"], disp: Float[Array, ""] | None
-    ) -> Float[Array, "*rows"]:
-        """Return log p of every row."""
+    @property
+    def log_density(self) -> Callable[..., Float[Array, "*rows"]]:
+        """The function (y, eta, dispersion or None) -> log p of every row."""
         ...
 
-    def expected(self, y: Float[Array, "*rows"], moments: PredictorMoments) -> RowExpectation:
-        """Return E log p of every row with its derivatives."""
+    @property
+    def expected(self) -> Callable[..., RowExpectation]:
+        """The function (y, PredictorMoments) -> E log p of every row with its derivatives."""
         ...
 
 

@@ -25,9 +25,7 @@ def can_integrate(target: SumOfTerms) -> bool:
     return kinds == (LikelihoodRows, RandomEffectsPrior) and _parts(target)[1].r in NODES_PER_DIMENSION
 
 
-def marginal_log_density(
-    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"]
-) -> Float[Array, ""]:
+def marginal_log_density(target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"]) -> Float[Array, ""]:
     """Return log p(y, theta_g), the random effects integrated out.
 
     Args:
@@ -121,4 +119,4 @@ def _product_nodes(r: int) -> tuple[np.ndarray, np.ndarray]:
     grids = np.meshgrid(*[x] * r, indexing="ij")
     z = np.stack([grid.ravel() for grid in grids], axis=1)
     logs = np.meshgrid(*[np.log(w) + 0.5 * x**2] * r, indexing="ij")
-    return z, sum(grid.ravel() for grid in logs)
+    return z, np.sum([grid.ravel() for grid in logs], axis=0)

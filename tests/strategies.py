@@ -4,11 +4,11 @@ Dense NumPy is the oracle. A vector on the arrow is laid out group by group, the
 generator takes a seed and gives NumPy float64, which JAX takes over with the width of the process.
 """
 
-import itertools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 import scipy.special
@@ -18,7 +18,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
 from natvi.models.likelihoods import FAMILIES, Family
-from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+from natvi.target import Contribution, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 
 # --- the arrow and its dense mirror ------------------------------------------------------------------------
 
@@ -60,7 +60,7 @@ def pattern_parts(dense: np.ndarray, r: int, n: int) -> tuple[np.ndarray, np.nda
     local = np.zeros((r, r, n))
     for i in range(n):
         local[..., i] = dense[r * i : r * i + r, r * i : r * i + r]
-    cross = dense[d:, :d].reshape(-1, n, r).swapaxes(1, 2)
+    cross = dense[d:, :d].reshape(len(dense) - d, n, r).swapaxes(1, 2)
     return local, cross, dense[d:, d:]
 
 
@@ -94,7 +94,12 @@ def random_gaussian(r: int, g: int, n: int, seed: int, scale: float = 1.0, mean_
     H = random_arrow(r, g, n, seed)
     mean = dense_vector(random_vector(r, g, n, seed + 1)) * mean_scale
     H = ArrowMatrix(*(part / scale**2 for part in H))
-    return ArrowPrecision.from_factor(arrow_vector(mean, r, n), H.cholesky())
+    return _from_precision(arrow_vector(mean, r, n), H)
+
+
+@jax.jit
+def _from_precision(mean: ArrowVector, precision: ArrowMatrix) -> ArrowPrecision:
+    return ArrowPrecision.from_factor(mean, precision.cholesky())
 
 
 def dense_moments(gaussian: ArrowPrecision) -> tuple[np.ndarray, np.ndarray]:
@@ -240,8 +245,6 @@ class QuadraticTerm(eqx.Module):
         return ArrowPrecision.from_factor(self.mean, self.precision.cholesky()).log_prob(theta)
 
     def expected(self, gaussian):
-        from natvi.target import Contribution
-
         r = self.mean.local.shape[0]
         _, V = gaussian.group_moments(0, self.mean.shared.shape[0])
         shared = gaussian.shared_covariance()
@@ -267,6 +270,8 @@ def panels(low: float, high: float, num_panels: int) -> tuple[np.ndarray, np.nda
 def hermite(orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     """Return nodes `(d, k)` and weights of a product rule for d independent standard normals."""
     rules = [np.polynomial.hermite_e.hermegauss(order) for order in orders]
-    nodes = np.array(list(itertools.product(*(x for x, _ in rules)))).T
-    weights = np.array(list(itertools.product(*(w / np.sqrt(2 * np.pi) for _, w in rules)))).prod(axis=1)
+    nodes = np.stack([axis.ravel() for axis in np.meshgrid(*(x for x, _ in rules), indexing="ij")])
+    weights = np.ones(1)
+    for _, w in rules:
+        weights = np.outer(weights, w / np.sqrt(2 * np.pi)).ravel()
     return nodes, weights

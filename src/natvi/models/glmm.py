@@ -21,7 +21,7 @@ from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_target import build_target
 from natvi.models.priors import Prior, choose_prior
 from natvi.models.response import encode_response
-from natvi.optimize.ascent import Natural
+from natvi.optimize.ascent import Packed, unpack
 from natvi.precision import float64, to_host
 from natvi.result import Result
 
@@ -127,8 +127,8 @@ def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
 
 
 @jax.jit
-def _finish(x: Natural) -> tuple[ArrowPrecision, ArrowVector]:
-    posterior = ArrowPrecision.from_natural(x.linear, x.precision)
+def _finish(x: Packed) -> tuple[ArrowPrecision, ArrowVector]:
+    posterior = ArrowPrecision.from_natural(*unpack(x))
     return posterior, posterior.marginal_sds()
 
 

@@ -10,6 +10,7 @@ step counts only if the factor exists and the bound rises; else the mixing is dr
 One iteration evaluates the bound exactly once, so the compiled loop contains one copy of the model.
 """
 
+import math
 from typing import NamedTuple
 
 import jax
@@ -32,29 +33,25 @@ class Natural(NamedTuple):
     precision: ArrowMatrix
 
 
-class Residual(NamedTuple):
-    """The natural gradient in units of posterior sds: T^-1 E grad, and T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2.
+class Packed(NamedTuple):
+    """Several arrow objects in two arrays, per group and shared: few arrays make few kernels to compile."""
 
-    The second part, the relative change of each group's precision, is what makes the mixing see the spread
-    of the random effects; without it twice as many steps are needed.
-    """
-
-    local: Float[Array, "r n"]
-    shared: Float[Array, " g"]
-    spread: Float[Array, "r r n"]
+    local: Float[Array, "*past m n"]
+    shared: Float[Array, "*past k"]
 
 
 class AscentState(NamedTuple):
     """Everything the next iteration needs; a pytree of arrays, so that it can be saved and resumed."""
 
-    x: Natural  # the accepted point
-    G: Natural  # the full natural-gradient step from it
-    residual: Residual
+    x: Packed  # the accepted point
+    G: Packed  # the full natural-gradient step from it
+    residual: Packed  # that step in units of posterior sds
     elbo: Float[Array, ""]
     gain: Float[Array, ""]  # rise of the bound in the last accepted step
-    past_G: tuple[Natural, ...]  # last differences of G, the newest first
-    past_residual: tuple[Residual, ...]
+    past_G: Packed  # the last MEMORY differences of G, in a ring
+    past_residual: Packed
     depth: Int[Array, ""]  # how many differences are valid
+    cursor: Int[Array, ""]  # where the next one goes
     halvings: Int[Array, ""]  # -1: accelerated candidate, 0: plain step, k: step 2^-k
     accepted: Int[Array, ""]
     evaluated: Int[Array, ""]
@@ -63,18 +60,19 @@ class AscentState(NamedTuple):
 def ascent_init(start: Natural) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
     r, n = start.linear.local.shape
-    residual = Residual(jnp.zeros((r, n)), jnp.zeros_like(start.linear.shared), jnp.zeros((r, r, n)))
-    blank = jax.tree.map(jnp.zeros_like, start)
+    x, residual = pack(start), Packed(jnp.zeros((r + r * r, n)), jnp.zeros_like(start.linear.shared))
+    past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((MEMORY, *a.shape)), (x, residual))
     zero = jnp.zeros((), jnp.int32)
     return AscentState(
-        x=start,
-        G=start,
+        x=x,
+        G=x,
         residual=residual,
         elbo=jnp.asarray(-jnp.inf),
         gain=jnp.asarray(jnp.inf),
-        past_G=(blank,) * MEMORY,
-        past_residual=(residual,) * MEMORY,
+        past_G=past_G,
+        past_residual=past_residual,
         depth=zero,
+        cursor=zero,
         halvings=zero,
         accepted=zero,
         evaluated=zero,
@@ -87,27 +85,29 @@ def ascent_step(target: SumOfTerms, state: AscentState) -> AscentState:
     G, residual, elbo = _evaluate(target, candidate)
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
-    rises = jnp.isfinite(elbo) & ((elbo >= state.elbo - slack) | (state.evaluated == 0))
+    first = state.evaluated == 0
+    rises = jnp.isfinite(elbo) & ((elbo >= state.elbo - slack) | first)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(rises, new, old)
 
-    def push(past: tuple, new: Natural | Residual, old: Natural | Residual) -> tuple:
-        newest = jax.tree.map(jnp.subtract, new, old)
-        return tuple(jax.tree.map(keep, a, b) for a, b in zip((newest, *past[:-1]), past, strict=True))
+    def push(past: Array, new: Array, old: Array) -> Array:
+        return past.at[state.cursor].set(keep(new - old, past[state.cursor]))
 
     # the start is not a step; after a shortened step the map is far from its linearisation: forget the past
-    fresh = (state.halvings > 0) | (state.evaluated == 0)
+    fresh = (state.halvings > 0) | first
     depth = jnp.where(fresh, 0, jnp.minimum(state.depth + 1, MEMORY))
+    cursor = jnp.where(fresh, 0, (state.cursor + 1) % MEMORY)
     return AscentState(
         x=jax.tree.map(keep, candidate, state.x),
         G=jax.tree.map(keep, G, state.G),
         residual=jax.tree.map(keep, residual, state.residual),
         elbo=keep(elbo, state.elbo),
         gain=keep(elbo - state.elbo, state.gain),
-        past_G=push(state.past_G, G, state.G),
-        past_residual=push(state.past_residual, residual, state.residual),
+        past_G=jax.tree.map(push, state.past_G, G, state.G),
+        past_residual=jax.tree.map(push, state.past_residual, residual, state.residual),
         depth=keep(depth, state.depth).astype(jnp.int32),
+        cursor=keep(cursor, state.cursor).astype(jnp.int32),
         halvings=jnp.where(rises, jnp.where(fresh, 0, -1), state.halvings + 1).astype(jnp.int32),
         accepted=state.accepted + rises.astype(jnp.int32),
         evaluated=state.evaluated + 1,
@@ -119,41 +119,58 @@ def is_stalled(state: AscentState) -> Bool[Array, ""]:
     return state.halvings > MAX_HALVINGS
 
 
-def _evaluate(target: SumOfTerms, x: Natural) -> tuple[Natural, Residual, Float[Array, ""]]:
-    gaussian = ArrowPrecision.from_natural(x.linear, x.precision)
+def pack(x: Natural) -> Packed:
+    """Lay natural parameters into two arrays; the group axis stays last, so that every piece is contiguous."""
+    (h, b), (A, B, S) = x
+    n = h.shape[-1]
+    return Packed(jnp.concatenate([h, A.reshape(-1, n), B.reshape(-1, n)]), jnp.concatenate([b, S.reshape(-1)]))
+
+
+def unpack(x: Packed) -> Natural:
+    """Take natural parameters out of their two arrays."""
+    (m, n), g = x.local.shape, math.isqrt(x.shared.shape[0])  # g + g^2 entries
+    r = (math.isqrt((1 + g) ** 2 + 4 * m) - 1 - g) // 2  # r + r^2 + g r rows
+    h, A, B = jnp.split(x.local, (r, r + r * r))
+    linear = ArrowVector(h, x.shared[:g])
+    return Natural(linear, ArrowMatrix(A.reshape(r, r, n), B.reshape(g, r, n), x.shared[g:].reshape(g, g)))
+
+
+def _evaluate(target: SumOfTerms, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
+    """Return G(x), the residual and the bound.
+
+    The residual is T^-1 E grad, and for each group T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2, the relative change of its
+    precision: with that the mixing sees the spread of the random effects; without it twice as many steps are needed.
+    """
+    linear, precision = unpack(x)
+    gaussian = ArrowPrecision.from_natural(linear, precision)
     elbo, grad, hess = exact_derivatives(target, gaussian)
-    precision: ArrowMatrix = jax.tree.map(jnp.negative, hess)
-    linear = jax.tree.map(jnp.add, precision.matvec(gaussian.mean), grad)
+    new_precision: ArrowMatrix = jax.tree.map(jnp.negative, hess)
+    new_linear = jax.tree.map(jnp.add, new_precision.matvec(gaussian.mean), grad)
     whitened = gaussian.factor.solve(grad)
-    half = small_blocks.solve_lower(gaussian.factor.local, precision.local - x.precision.local)
+    half = small_blocks.solve_lower(gaussian.factor.local, new_precision.local - precision.local)
     spread = small_blocks.solve_lower(gaussian.factor.local, half.swapaxes(0, 1)) / jnp.sqrt(2.0)
-    return Natural(linear, precision), Residual(whitened.local, whitened.shared, spread), elbo
+    n = spread.shape[-1]
+    residual = Packed(jnp.concatenate([whitened.local, spread.reshape(-1, n)]), whitened.shared)
+    return pack(Natural(new_linear, new_precision)), residual, elbo
 
 
-def _propose(state: AscentState) -> Natural:
+def _propose(state: AscentState) -> Packed:
     step = 0.5 ** jnp.maximum(state.halvings, 0)
     weights = jnp.where(state.halvings < 0, _mixing_weights(state), 0.0)
 
-    def combine(x: Array, G: Array, *past: Array) -> Array:
-        mixed = x + step * (G - x)
-        for j in range(MEMORY):
-            mixed -= weights[j] * past[j]
-        return mixed
+    def combine(x: Array, G: Array, past: Array) -> Array:
+        return x + step * (G - x) - sum(weights[j] * past[j] for j in range(MEMORY))
 
-    return jax.tree.map(combine, state.x, state.G, *state.past_G)
+    return jax.tree.map(combine, state.x, state.G, state.past_G)
 
 
 def _mixing_weights(state: AscentState) -> Float[Array, " m"]:
     """Solve min |residual - sum_j w_j past_j|^2 over the valid differences."""
-    past = state.past_residual
-    gram = jnp.stack([jnp.stack([_inner(a, b) for b in past]) for a in past])
-    right = jnp.stack([_inner(a, state.residual) for a in past])
+    flat = jax.tree.map(lambda a: a.reshape(MEMORY, -1), state.past_residual)
+    gram = flat.local @ flat.local.T + flat.shared @ flat.shared.T
+    right = flat.local @ state.residual.local.reshape(-1) + flat.shared @ state.residual.shared
     valid = jnp.arange(MEMORY) < state.depth
     gram = jnp.where(valid[:, None] & valid[None], gram, 0.0)
     ridge = 1e-10 * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny
     gram += jnp.diag(jnp.where(valid, ridge, 1.0))
     return jnp.linalg.solve(gram, jnp.where(valid, right, 0.0))
-
-
-def _inner(a: Residual, b: Residual) -> Float[Array, ""]:
-    return sum((jnp.sum(x * y) for x, y in zip(a, b, strict=True)), jnp.zeros(()))

@@ -1,8 +1,11 @@
 """A result in words: plain text for the terminal, HTML for the notebook."""
 
 import html
+import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pandas as pd
 
 from natvi.result.outcome import ADVICE
@@ -10,6 +13,7 @@ from natvi.result.outcome import ADVICE
 if TYPE_CHECKING:
     from natvi.result.result import Result
 
+COLOUR = {"good": "#2e7d4f", "use with care": "#b26a00", "do not use": "#b3261e"}
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗"}
 
 
@@ -45,24 +49,31 @@ def html_page(result: "Result", prob: float = 0.95) -> str:
         for label, text in headline(result)
     )
     tables = "".join(
-        f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=number, border=0)}"
+        f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0)}"
         for title, table in result.model.tables(prob).items()
     )
     reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in result.trust_reasons)
-    trust = f"<h4>Trust: {MARK[result.trust]} {result.trust}</h4><ul>{reasons}</ul>"
-    return f"<div class='natvi'><table>{rows}</table>{tables}{trust}</div>"
+    colour = COLOUR[result.trust]
+    trust = (
+        f"<p style='border-left:.3rem solid {colour};padding-left:.8rem'><b style='color:{colour}'>"
+        f"{MARK[result.trust]} {result.trust}</b></p><ul>{reasons}</ul>"
+    )
+    return f"<div class='natvi'><table>{rows}</table>{trust}{tables}</div>"
 
 
-def number(value: float) -> str:
-    """Format a number with four significant digits or three decimals, whichever shows more.
+def formatter(table: pd.DataFrame) -> Callable[[float], str]:
+    """Return a format with as many decimals as show two digits of the smallest sd, the same for the whole table.
 
     Example:
-        >>> number(251.40512), number(0.00123456)
-        ('251.405', '0.001235')
+        >>> show = formatter(pd.DataFrame({"mean": [251.405], "sd": [6.5]}))
+        >>> show(251.40512)
+        '251.405'
     """
-    if value == 0 or not abs(value) < 1e7:
-        return f"{value:.4g}"
-    return f"{value:.3f}" if abs(value) >= 0.1 else f"{value:.4g}"
+    spreads = table["sd"].to_numpy()
+    spreads = spreads[np.isfinite(spreads) & (spreads > 0)]
+    needed = 1 - math.floor(math.log10(spreads.min())) if len(spreads) else 3
+    decimals = min(max(3, needed), 8)
+    return lambda value: f"{value:.{decimals}f}" if abs(value) < 1e7 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
@@ -77,7 +88,7 @@ def duration(seconds: float) -> str:
 
 def _rows(table: pd.DataFrame) -> list[str]:
     cells = [["", *map(str, table.columns)]]
-    cells += [[str(name), *map(number, row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
+    cells += [[str(name), *map(formatter(table), row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
     return [
         "  "

@@ -13,7 +13,9 @@ def new_axis(width: float = 6.0, height: float = 3.5) -> Any:
     """Return the axis of a figure that no window manages."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), layout="constrained").subplots()
+    ax = Figure(figsize=(width, height), layout="constrained").subplots()
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
@@ -27,14 +29,14 @@ def trace(elbo: np.ndarray, ax: Any = None) -> Any:
 
 def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
     """Plot mean and interval of each row of a summary table."""
-    ax = ax or new_axis(height=0.6 + 0.32 * len(table))
+    ax = ax or new_axis(height=0.9 + 0.32 * len(table))
     at = np.arange(len(table))[::-1]
     low, high = table.iloc[:, 2].to_numpy(), table.iloc[:, 3].to_numpy()
     ax.hlines(at, low, high, color=SHADE, linewidth=4)
     ax.plot(table["mean"], at, "o", color=INK, markersize=5)
     ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(at, [str(name) for name in table.index])
-    ax.set(title=title)
+    ax.set(title=title, ylim=(-0.6, len(table) - 0.4))
     return ax
 
 

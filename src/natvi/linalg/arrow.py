@@ -71,6 +71,11 @@ class ArrowFactor(NamedTuple):
         local = jnp.diagonal(self.local, axis1=0, axis2=1)
         return jnp.sum(jnp.log(jnp.abs(local))) + jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.shared))))
 
+    def product(self, x: ArrowVector) -> ArrowVector:
+        """Return `T x`."""
+        local = jnp.sum(self.local * x.local[None], axis=1)
+        return ArrowVector(local, jnp.tensordot(self.cross, x.local, axes=2) + self.shared @ x.shared)
+
     def transposed_product(self, x: ArrowVector) -> ArrowVector:
         """Return `T' x`."""
         local = jnp.sum(self.local * x.local[:, None], axis=0) + jnp.tensordot(x.shared, self.cross, axes=1)
@@ -82,3 +87,62 @@ class ArrowFactor(NamedTuple):
         cross = jnp.einsum("gkn,jkn->gjn", self.cross, self.local)
         flat = self.cross.reshape(self.cross.shape[0], -1)
         return ArrowMatrix(local, cross, self.shared @ self.shared.T + flat @ flat.T)
+
+    @property
+    def num_entries(self) -> int:
+        """The number of free entries."""
+        r, n, g = self.local.shape[0], self.local.shape[2], self.shared.shape[0]
+        return n * (r * (r + 1) // 2 + g * r) + g * (g + 1) // 2
+
+    def diagonal(self) -> ArrowVector:
+        """Return the diagonal."""
+        return ArrowVector(jnp.diagonal(self.local, axis1=0, axis2=1).T, jnp.diagonal(self.shared))
+
+    def with_diagonal(self, values: ArrowVector) -> "ArrowFactor":
+        """Return the factor with another diagonal."""
+        eye = jnp.eye(self.local.shape[0])[..., None]
+        local = self.local + eye * (values.local[:, None] - self.local)
+        return ArrowFactor(local, self.cross, self.shared + jnp.diag(values.shared - jnp.diagonal(self.shared)))
+
+    def outer(self, a: ArrowVector, b: ArrowVector) -> "ArrowFactor":
+        """Return `a b'` on the pattern."""
+        r = self.local.shape[0]
+        local = a.local[:, None] * b.local[None] * jnp.tril(jnp.ones((r, r)))[..., None]
+        return ArrowFactor(local, a.shared[:, None, None] * b.local[None], jnp.tril(jnp.outer(a.shared, b.shared)))
+
+    def half_transposed_product(self, G: "ArrowFactor") -> "ArrowFactor":
+        """Return half(T' G) on the pattern; G is the Euclidean gradient (Theorem 4 with A_i, not G_i)."""
+        # (T'G)_ii = T_i' A_i + T_gi' G_gi,  (T'G)_gi = T_g' G_gi,  (T'G)_gg = T_g' G_g
+        local = jnp.einsum("jin,jkn->ikn", self.local, G.local) + jnp.einsum("gin,gkn->ikn", self.cross, G.cross)
+        cross = jnp.einsum("hg,hkn->gkn", self.shared, G.cross)
+        corner = self.shared.T @ G.shared
+        halve = jnp.tril(jnp.ones(local.shape[:2])) - 0.5 * jnp.eye(local.shape[0])
+        return ArrowFactor(local * halve[..., None], cross, jnp.tril(corner) - 0.5 * jnp.diag(jnp.diagonal(corner)))
+
+    def multiply(self, H: "ArrowFactor") -> "ArrowFactor":
+        """Return `T H`, which has the same pattern."""
+        local = jnp.einsum("ijn,jkn->ikn", self.local, H.local)
+        cross = jnp.einsum("gjn,jkn->gkn", self.cross, H.local) + jnp.einsum("gh,hkn->gkn", self.shared, H.cross)
+        return ArrowFactor(local, cross, self.shared @ H.shared)
+
+    def curvature_precision(self, hess: ArrowMatrix) -> "ArrowFactor":
+        """Return `-Sigma hess T^-T` on the pattern: F2 of Theorem 2, sparse form of supplement S6.
+
+        S6 prints T_i^-T T_gi where T_i^-T T_gi' is meant, and the (2,2) block with the sign reversed.
+        """
+        # M = T^-1 hess T^-T on the pattern, then F2 = -T^-T M
+        eye = jnp.eye(self.shared.shape[0])
+        R = solve_triangular(self.shared, eye, lower=True)
+        half_local = small_blocks.solve_lower(self.local, hess.local)  # T_i^-1 H_ii
+        M_local = small_blocks.solve_lower(self.local, half_local.swapaxes(0, 1))
+        half_cross = small_blocks.solve_lower(self.local, hess.cross.swapaxes(0, 1)).swapaxes(0, 1)  # H_gi T_i^-T
+        inner = half_cross - jnp.einsum("gjn,jkn->gkn", self.cross, M_local)
+        M_cross = jnp.einsum("hg,gkn->hkn", R, inner)
+        both = jnp.einsum("gkn,hkn->gh", self.cross, half_cross)
+        square = jnp.einsum("gkn,hkn->gh", self.cross, jnp.einsum("gjn,jkn->gkn", self.cross, M_local))
+        M_shared = R @ (hess.shared - both - both.T + square) @ R.T
+        # T^-T M: row g is R' M_g, row i is T_i^-T (M_ii - T_gi' R' M_gi)
+        down = jnp.einsum("hg,hkn->gkn", R, M_cross)
+        own = M_local - jnp.einsum("gjn,gkn->jkn", self.cross, down)
+        local = small_blocks.solve_upper(self.local, own) * jnp.tril(jnp.ones(own.shape[:2]))[..., None]
+        return ArrowFactor(-local, -down, -jnp.tril(R.T @ M_shared))

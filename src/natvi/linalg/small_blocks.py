@@ -5,8 +5,11 @@ every line is an elementwise operation over the contiguous last axis, which the 
 library calls on `(n, r, r)` cost a function call per matrix, far more than the arithmetic for r below ten.
 """
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
+
+LARGEST_UNROLLED = 8
 
 
 def cholesky(matrices: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
@@ -31,6 +34,8 @@ def cholesky(matrices: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
 
 def solve_lower(factors: Float[Array, "r r n"], right: Float[Array, "r *k n"]) -> Float[Array, "r *k n"]:
     """Solve `L x = b` for every matrix of the stack."""
+    if factors.shape[0] > LARGEST_UNROLLED:
+        return _solve_batched(factors, right, transposed=False)
     x: list[Array] = []
     for i in range(factors.shape[0]):
         inner = sum((factors[i, k] * x[k] for k in range(i)), jnp.zeros_like(right[i]))
@@ -40,9 +45,22 @@ def solve_lower(factors: Float[Array, "r r n"], right: Float[Array, "r *k n"]) -
 
 def solve_upper(factors: Float[Array, "r r n"], right: Float[Array, "r *k n"]) -> Float[Array, "r *k n"]:
     """Solve `L' x = b` for every matrix of the stack."""
+    if factors.shape[0] > LARGEST_UNROLLED:
+        return _solve_batched(factors, right, transposed=True)
     r = factors.shape[0]
     x: list[Array] = [right[0]] * r
     for i in reversed(range(r)):
         inner = sum((factors[k, i] * x[k] for k in range(i + 1, r)), jnp.zeros_like(right[i]))
         x[i] = (right[i] - inner) / factors[i, i]
     return jnp.stack(x)
+
+
+def _solve_batched(
+    factors: Float[Array, "r r n"], right: Float[Array, "r *k n"], transposed: bool
+) -> Float[Array, "r *k n"]:
+    """Solve with matrices too large to unroll, by the library's batched routine."""
+    r, n = factors.shape[0], factors.shape[-1]
+    b = jnp.moveaxis(right.reshape(r, -1, n), -1, 0)
+    matrices = jnp.moveaxis(factors, -1, 0)
+    x = jax.lax.linalg.triangular_solve(matrices, b, left_side=True, lower=True, transpose_a=transposed)
+    return jnp.moveaxis(x, 0, -1).reshape(right.shape)

@@ -1,0 +1,48 @@
+"""Unbiased gradients of the bound from second derivatives of the log-density (Theorem 2: F1 and F2).
+
+grad_C L = E hess h C and grad_T L = -Sigma E hess h T^-T with hess h = hess log p + Sigma^-1. Close to the optimum the
+Hessian hardly varies, so these estimates have almost no noise, which is what large dense factors need. The same
+formulas turn exact expectations E grad and E hess into gradients of the factor.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from natvi.derivatives.first_order import BoundGradient, draw_normals
+from natvi.derivatives.hessians import hessian_on_pattern
+from natvi.linalg import vector
+from natvi.typing import Gaussian, Hessian, LogDensity, Vector
+
+
+def factor_gradient(gaussian: Gaussian, hess: Hessian, entropy: bool = True) -> Any:
+    """Return the gradient in the factor from (an estimate of) E hess log p on the pattern."""
+    gradient = gaussian.second_order(hess)
+    return vector.add(gradient, gaussian.entropy_gradient()) if entropy else gradient
+
+
+def second_order_at(log_density: LogDensity, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
+    """Return the estimate from one draw; without `entropy`, of E log p alone."""
+    theta = gaussian.push(z)
+    value, grad = jax.value_and_grad(log_density)(theta)
+    if entropy:
+        value -= gaussian.log_prob(theta)
+        grad = vector.add(grad, gaussian.score(z), -1.0)
+    hess = hessian_on_pattern(log_density, theta, gaussian.factor)
+    return BoundGradient(value, grad, factor_gradient(gaussian, hess, entropy))
+
+
+def second_order(
+    log_density: LogDensity,
+    gaussian: Gaussian,
+    key: PRNGKeyArray,
+    num_samples: int = 1,
+    antithetic: bool = False,
+    entropy: bool = True,
+) -> BoundGradient:
+    """Return the average of the estimates from several draws; arguments as for `first_order`."""
+    z = draw_normals(key, gaussian.mean, num_samples, antithetic)
+    each = jax.vmap(lambda z: second_order_at(log_density, gaussian, z, entropy))(z)
+    return jax.tree.map(lambda a: jnp.mean(a, axis=0), each)

@@ -1,0 +1,62 @@
+"""N(mu, (T T')^-1): the mean and the Cholesky factor of the precision, on any closed pattern (dense, arrow)."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from natvi.linalg import ArrowFactor, DenseFactor, vector
+from natvi.typing import Hessian, Vector
+
+PrecisionFactor = DenseFactor | ArrowFactor
+
+
+class PrecisionGaussian(eqx.Module):
+    """theta = mu + T^-T z with z standard normal."""
+
+    mean: Vector
+    factor: PrecisionFactor
+
+    def push(self, z: Vector) -> Vector:
+        """Return theta = mu + T^-T z."""
+        return vector.add(self.mean, self.factor.solve_transposed(z))
+
+    def pull(self, theta: Vector) -> Vector:
+        """Return z = T' (theta - mu)."""
+        return self.factor.transposed_product(vector.add(theta, self.mean, -1.0))
+
+    def score(self, z: Vector) -> Vector:
+        """Return grad log q at theta = push(z), which is -T z."""
+        return jax.tree.map(jnp.negative, self.factor.product(z))
+
+    def sample(self, key: PRNGKeyArray) -> Vector:
+        """Draw one theta."""
+        return self.push(vector.standard_normal(key, self.mean))
+
+    def log_prob(self, theta: Vector) -> Float[Array, ""]:
+        """Return log q(theta)."""
+        z = self.pull(theta)
+        d = vector.length(self.mean)
+        return -0.5 * d * jnp.log(2 * jnp.pi) + self.factor.log_determinant() - 0.5 * vector.dot(z, z)
+
+    def entropy(self) -> Float[Array, ""]:
+        """Return -E log q = (d/2)(1 + log 2 pi) - log |T|."""
+        return 0.5 * vector.length(self.mean) * (1 + jnp.log(2 * jnp.pi)) - self.factor.log_determinant()
+
+    def covariance_product(self, x: Vector) -> Vector:
+        """Return Sigma x."""
+        return self.factor.solve_transposed(self.factor.solve(x))
+
+    def first_order(self, z: Vector, grad: Vector) -> PrecisionFactor:
+        """Return G2 = -(theta - mu) v' on the pattern with v = T^-1 grad h (Theorem 2), a gradient in T."""
+        move = self.factor.solve_transposed(z)
+        return jax.tree.map(jnp.negative, self.factor.outer(move, self.factor.solve(grad)))
+
+    def second_order(self, hess: Hessian) -> PrecisionFactor:
+        """Return F2 = -Sigma hess T^-T on the pattern (Theorem 2), a gradient in T."""
+        return self.factor.curvature_precision(hess)
+
+    def entropy_gradient(self) -> PrecisionFactor:
+        """Return the gradient of the entropy in T: -T^-T on the pattern, which is -1/T_ii on the diagonal."""
+        zero = jax.tree.map(jnp.zeros_like, self.factor)
+        return zero.with_diagonal(jax.tree.map(lambda t: -1.0 / t, self.factor.diagonal()))

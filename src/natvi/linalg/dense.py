@@ -1,0 +1,74 @@
+"""A dense lower triangular factor."""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+from jaxtyping import Array, Float
+
+
+class DenseFactor(NamedTuple):
+    """A lower triangular d x d matrix F; entries above the diagonal are zero."""
+
+    matrix: Float[Array, "d d"]
+
+    @classmethod
+    def identity(cls, d: int, scale: float = 1.0) -> "DenseFactor":
+        """Return a multiple of the identity."""
+        return cls(scale * jnp.eye(d))
+
+    @property
+    def num_entries(self) -> int:
+        """The number of free entries."""
+        d = self.matrix.shape[0]
+        return d * (d + 1) // 2
+
+    def product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F x`."""
+        return self.matrix @ x
+
+    def transposed_product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F' x`."""
+        return self.matrix.T @ x
+
+    def solve(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F^-1 b`."""
+        return solve_triangular(self.matrix, b, lower=True)
+
+    def solve_transposed(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F^-T b`."""
+        return solve_triangular(self.matrix, b, lower=True, trans=1)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        """Return `log |det F|`; a negative diagonal entry is harmless."""
+        return jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.matrix))))
+
+    def diagonal(self) -> Float[Array, " d"]:
+        """Return the diagonal."""
+        return jnp.diagonal(self.matrix)
+
+    def with_diagonal(self, values: Float[Array, " d"]) -> "DenseFactor":
+        """Return the factor with another diagonal."""
+        return DenseFactor(self.matrix - jnp.diag(jnp.diagonal(self.matrix)) + jnp.diag(values))
+
+    def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "DenseFactor":
+        """Return `a b'` on the pattern."""
+        return DenseFactor(jnp.tril(jnp.outer(a, b)))
+
+    def half_transposed_product(self, G: "DenseFactor") -> "DenseFactor":
+        """Return half(F' G): its lower triangle with the diagonal halved."""
+        H = self.matrix.T @ G.matrix
+        return DenseFactor(jnp.tril(H) - 0.5 * jnp.diag(jnp.diagonal(H)))
+
+    def multiply(self, H: "DenseFactor") -> "DenseFactor":
+        """Return `F H`, which has the same pattern."""
+        return DenseFactor(self.matrix @ H.matrix)
+
+    def curvature_covariance(self, hess: Float[Array, "d d"]) -> "DenseFactor":
+        """Return `hess F` on the pattern: F1 of Theorem 2 with F = C."""
+        return DenseFactor(jnp.tril(hess @ self.matrix))
+
+    def curvature_precision(self, hess: Float[Array, "d d"]) -> "DenseFactor":
+        """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
+        inner = solve_triangular(self.matrix, solve_triangular(self.matrix, hess, lower=True).T, lower=True)
+        return DenseFactor(-jnp.tril(solve_triangular(self.matrix, inner, lower=True, trans=1)))

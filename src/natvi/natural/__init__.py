@@ -1,0 +1,5 @@
+"""The natural gradient: the only place where the Fisher information appears."""
+
+from natvi.natural.direction import NaturalDirection as NaturalDirection
+from natvi.natural.direction import corollary_mean as corollary_mean
+from natvi.natural.direction import natural_direction as natural_direction

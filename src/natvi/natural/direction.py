@@ -1,0 +1,43 @@
+"""The natural gradient of mean and factor, one formula for every product-closed pattern.
+
+If the pattern S of the factor F contains the diagonal and is closed under matrix products (diagonal, dense, block
+diagonal, the arrow), the inverse Fisher information maps the Euclidean gradient (g, G) to
+
+    (Sigma g,  F half(F' G)),
+
+half(A) being the lower triangle of A on S with the diagonal halved. Dense C and T: Lemma 1 and Theorem 1; block
+diagonal C: Section 7.1; arrow T: Theorem 4. A part of the dense natural gradient is not the sparse one.
+"""
+
+from typing import Any, NamedTuple
+
+from natvi.typing import Gaussian, Vector
+
+
+class NaturalDirection(NamedTuple):
+    """The steepest direction uphill in the Fisher metric."""
+
+    mean: Vector
+    factor: Any
+
+
+def natural_direction(gaussian: Gaussian, mean_gradient: Vector, factor_gradient: Any) -> NaturalDirection:
+    """Return the natural gradient.
+
+    Args:
+        gaussian: The current approximation, with factor C or T.
+        mean_gradient: g, the gradient of the bound in the mean.
+        factor_gradient: G, the Euclidean gradient in the factor, on its pattern.
+
+    Returns:
+        Sigma g and F half(F' G).
+    """
+    F = gaussian.factor
+    return NaturalDirection(
+        gaussian.covariance_product(mean_gradient), F.multiply(F.half_transposed_product(factor_gradient))
+    )
+
+
+def corollary_mean(old_factor: Any, new_factor: Any, mean_gradient: Vector) -> Vector:
+    """Return T_new^-T T_old^-1 g, the direction of the mean that uses the updated T (Corollary 1)."""
+    return new_factor.solve_transposed(old_factor.solve(mean_gradient))

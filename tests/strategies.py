@@ -5,6 +5,7 @@ generator takes a seed and gives NumPy float64, which JAX takes over with the wi
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import equinox as eqx
@@ -19,6 +20,9 @@ from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, lay
 from natvi.linalg.grouped_rows import RowLayout
 from natvi.models.likelihoods import FAMILIES, Family
 from natvi.target import Contribution, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+
+# Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.
+quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
 
 # --- the arrow and its dense mirror ------------------------------------------------------------------------
 
@@ -97,7 +101,7 @@ def random_gaussian(r: int, g: int, n: int, seed: int, scale: float = 1.0, mean_
     return _from_precision(arrow_vector(mean, r, n), H)
 
 
-@jax.jit
+@quick_jit
 def _from_precision(mean: ArrowVector, precision: ArrowMatrix) -> ArrowPrecision:
     return ArrowPrecision.from_factor(mean, precision.cholesky())
 

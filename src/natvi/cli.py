@@ -2,19 +2,21 @@
 
 import hashlib
 import json
+import math
 import os
 import platform
 import sys
 import time
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jaxlib
 import pandas as pd
 import typer
 from rich.console import Console
+from rich.markup import escape
 
 from natvi.data import load_epilepsy
 from natvi.fit import storage
@@ -81,7 +83,7 @@ def summary_document(result: Result, prob: float = 0.95) -> dict:
 
 
 def _deliver(result: Result, out: Path | None, report: Path | None, json_file: Path | None) -> None:
-    document = json.dumps(summary_document(result), indent=2)
+    document = json.dumps(_finite(summary_document(result)), indent=2, allow_nan=False)
     if json_file == Path("-"):
         sys.stdout.write(document + "\n")
     else:
@@ -93,9 +95,21 @@ def _deliver(result: Result, out: Path | None, report: Path | None, json_file: P
         result.save(out / "fit.natvi")
         (out / "summary.json").write_text(document + "\n", encoding="utf-8")
         result.report(out / "report.html")
-        notices.print(f"saved: {out}/fit.natvi, summary.json, report.html", highlight=False)
+        _say(f"saved: {out}/fit.natvi, summary.json, report.html")
     if report is not None:
-        notices.print(f"page: {result.report(report)}", highlight=False)
+        _say(f"page: {result.report(report)}")
+
+
+def _say(text: str, head: str = "") -> None:
+    """Print a notice as it is: brackets are no markup, and lines are not cut."""
+    notices.print(head + escape(text), highlight=False, soft_wrap=True)
+
+
+def _finite(value: Any) -> Any:
+    """Return a document with null in place of numbers that JSON lacks."""
+    if isinstance(value, dict):
+        return {key: _finite(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _read(path: Path) -> pd.DataFrame:
@@ -137,5 +151,5 @@ def main() -> None:
     try:
         app()
     except (ValueError, OSError, ImportError, storage.StorageError) as error:
-        notices.print(f"[bold red]natvi:[/] {error}", highlight=False, markup=True)
+        _say(str(error), "[bold red]natvi:[/] ")
         raise SystemExit(2) from None

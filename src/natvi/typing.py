@@ -1,6 +1,5 @@
 """Shapes and protocols shared by all rooms."""
 
-from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from jaxtyping import Array, Float
@@ -9,7 +8,6 @@ Vector = Any  # theta in the form its structure works with: a flat array `(d,)`,
 Hessian = Any  # a symmetric matrix on a structure's pattern
 
 Self = TypeVar("Self", bound="Factor")
-LogDensity = Callable[[Vector], Float[Array, ""]]
 
 
 @runtime_checkable
@@ -59,6 +57,15 @@ class Factor(Protocol):
 
     def multiply(self: Self, H: Self) -> Self:
         """Return `F H`."""
+        ...
+
+
+@runtime_checkable
+class Target(Protocol):
+    """A log-density, normalised or not; a pytree, so that compiled code is shared between data sets."""
+
+    def value(self, theta: Vector) -> Float[Array, ""]:
+        """Return the log-density at one point."""
         ...
 
 

@@ -12,6 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
+
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowMatrix
+from natvi.precision import float64, to_host
 from strategies import (
     GroupedData,
     arrow_vector,
@@ -21,15 +25,12 @@ from strategies import (
     grouped_rows,
     pattern_parts,
     pick,
+    quick_jit,
     random_data,
     random_factor,
     random_gaussian,
     random_vector,
 )
-
-from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowMatrix
-from natvi.precision import float64, to_host
 
 NUM_DRAWS = 20_000
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
@@ -52,7 +53,7 @@ def arrow(r: int, g: int, n: int, signs: bool = False) -> Structure:
     gaussian = random_gaussian(r, g, n, seed=1)
     if signs:
         factor = random_factor(r, g, n, seed=2)
-        gaussian = jax.jit(ArrowPrecision.from_factor)(random_vector(r, g, n, seed=3), factor)
+        gaussian = quick_jit(ArrowPrecision.from_factor)(random_vector(r, g, n, seed=3), factor)
 
     def natural(linear: np.ndarray, precision: np.ndarray) -> tuple:
         parts = (jnp.asarray(part) for part in pattern_parts(precision, r, n))
@@ -60,9 +61,7 @@ def arrow(r: int, g: int, n: int, signs: bool = False) -> Structure:
 
     data = random_data((3, 1, 7, 2)[:n], 2, r, seed=4)
     mean, covariance = dense_moments(gaussian)
-    return Structure(
-        gaussian, mean, covariance, dense_vector, lambda x: arrow_vector(x, r, n), natural, data
-    )
+    return Structure(gaussian, mean, covariance, dense_vector, lambda x: arrow_vector(x, r, n), natural, data)
 
 
 STRUCTURES = {
@@ -96,7 +95,7 @@ class Said(NamedTuple):
     entropy: float
 
 
-@jax.jit
+@quick_jit
 def ask(gaussian: Any, points: Any, units: Any, natural: tuple) -> tuple:
     again = type(gaussian).from_natural(*natural)
     return (
@@ -148,7 +147,7 @@ def flatten_rows(case: Structure, stack: Any) -> np.ndarray:
     return flat[:, case.flatten(jax.tree.unflatten(jax.tree.structure(stack), ordinals)).astype(int)]
 
 
-@jax.jit
+@quick_jit
 def draw(gaussian: Any, key: jax.Array) -> Any:
     return jax.vmap(gaussian.sample)(jax.random.split(key, NUM_DRAWS))
 
@@ -236,7 +235,7 @@ def test_draws_repeat_and_differ(name):
 def test_group_marginals(name):
     case = structure(name)
     (r, n), g = case.gaussian.mean.local.shape, case.gaussian.mean.shared.shape[0]
-    mean, covariance = jax.jit(lambda q: q.group_moments(1, 3))(case.gaussian)
+    mean, covariance = quick_jit(lambda q: q.group_moments(1, 3))(case.gaussian)
     for i in range(n):
         own = [*range(r * i, r * i + r), r * n + 1, r * n + 2]
         np.testing.assert_allclose(mean[:, i], case.mean[own], **TIGHT)
@@ -254,7 +253,7 @@ def test_row_marginals(name):
     rows, layout = grouped_rows(case.data)
     g = case.gaussian.mean.shared.shape[0]
     A = dense_design(case.data, layout, g)
-    got = jax.jit(lambda q, rows: q.row_moments(rows, (g - 1,)))(case.gaussian, rows)
+    got = quick_jit(lambda q, rows: q.row_moments(rows, (g - 1,)))(case.gaussian, rows)
     np.testing.assert_allclose(pick(layout, got.mean), case.data.offset + A @ case.mean, **TIGHT)
     np.testing.assert_allclose(pick(layout, got.variance), np.diag(A @ case.covariance @ A.T), **TIGHT)
     np.testing.assert_allclose(pick(layout, got.covariance)[0], A @ case.covariance[:, -1], **TIGHT)
@@ -264,7 +263,7 @@ def test_row_marginals(name):
 def test_a_block_is_the_marginal_of_its_groups(name):
     case = structure(name)
     (r, n), g = case.gaussian.mean.local.shape, case.gaussian.mean.shared.shape[0]
-    block = jax.jit(lambda q, start: q.block(start, 2))(case.gaussian, jnp.asarray(1))
+    block = quick_jit(lambda q, start: q.block(start, 2))(case.gaussian, jnp.asarray(1))
     own = [*range(r, 3 * r), *range(r * n, r * n + g)]
     mean, covariance = dense_moments(block)
     np.testing.assert_allclose(mean, case.mean[own], **TIGHT)

@@ -6,19 +6,20 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+
+from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector
+from natvi.precision import float64
 from strategies import (
     arrow_vector,
     dense_factor,
     dense_matrix,
     dense_vector,
     pattern_parts,
+    quick_jit,
     random_arrow,
     random_factor,
     random_vector,
 )
-
-from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector
-from natvi.precision import float64
 
 # few sizes, because each is compiled once; no groups at all and a single shared coordinate included
 sizes = st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 4]), st.sampled_from([0, 1, 5]))
@@ -32,12 +33,12 @@ def double():
         yield
 
 
-@jax.jit
+@quick_jit
 def matrix_methods(H: ArrowMatrix, x: ArrowVector) -> tuple:
     return H.matvec(x), H.cholesky()
 
 
-@jax.jit
+@quick_jit
 def factor_methods(T: ArrowFactor, x: ArrowVector) -> tuple:
     return (
         T.solve(x),
@@ -117,7 +118,7 @@ def test_a_matrix_that_is_not_positive_definite_gives_nan(part):
     else:  # every block is positive definite, the whole is not
         broken = H._replace(shared=1e-3 * jnp.eye(3))
         assert np.linalg.eigvalsh(dense_matrix(broken))[0] < 0
-    T = jax.jit(ArrowMatrix.cholesky)(broken)
+    T = quick_jit(ArrowMatrix.cholesky)(broken)
     assert np.isnan(T.log_determinant())
     assert np.isnan(np.asarray(T.shared)).any()
     healthy = np.isfinite(np.asarray(T.local)).all(axis=(0, 1))

@@ -6,6 +6,10 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+
+from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows, layout_rows
+from natvi.linalg.grouped_rows import RowLayout
+from natvi.precision import float64
 from strategies import (
     dense_design,
     dense_factor,
@@ -14,14 +18,11 @@ from strategies import (
     grouped_rows,
     pattern_parts,
     pick,
+    quick_jit,
     random_data,
     random_gaussian,
     random_vector,
 )
-
-from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows, layout_rows
-from natvi.linalg.grouped_rows import RowLayout
-from natvi.precision import float64
 
 TIGHT = {"rtol": 1e-12, "atol": 1e-12}
 # one chunk each for most groups, several for the large ones, which stand anywhere in the data
@@ -71,7 +72,7 @@ def test_every_row_has_one_cell_of_its_own_group(sizes, seed):
 @example([500] + [1] * 50, 0)
 def test_groups_of_one_chunk_come_first(sizes, seed):
     layout = layout_rows(shuffled_groups(sizes, seed), len(sizes))
-    c, K = layout.shape
+    c = layout.shape[0]
     chunks = np.bincount(group_of_chunk(layout, len(sizes)), minlength=len(sizes))
     in_order = np.asarray(sizes)[np.argsort(layout.place_of_group)]
     np.testing.assert_array_equal(np.sort(layout.place_of_group), np.arange(len(sizes)))
@@ -128,7 +129,7 @@ def setting(name: str):
 def test_predictor(name):
     rows, layout, data, A = setting(name)
     theta = random_vector(data.Z.shape[1], G, data.num_groups, seed=4)
-    eta = pick(layout, jax.jit(GroupedRows.predictor)(rows, theta))
+    eta = pick(layout, quick_jit(GroupedRows.predictor)(rows, theta))
     np.testing.assert_allclose(eta, data.offset + A @ dense_vector(theta), **TIGHT)
 
 
@@ -138,7 +139,7 @@ def test_moments(name):
     r, n = data.Z.shape[1], data.num_groups
     gaussian = random_gaussian(r, G, n, seed=5)
     mean, Sigma = dense_moments(gaussian)
-    got = jax.jit(lambda q, design: q.row_moments(design, (4, 1)))(gaussian, rows)
+    got = quick_jit(lambda q, design: q.row_moments(design, (4, 1)))(gaussian, rows)
     np.testing.assert_allclose(pick(layout, got.mean), data.offset + A @ mean, **TIGHT)
     np.testing.assert_allclose(pick(layout, got.variance), np.einsum("ij,jk,ik->i", A, Sigma, A), **TIGHT)
     shared = [r * n + 4, r * n + 1]
@@ -151,11 +152,11 @@ def test_transposed_product_and_gram(name):
     r, n = data.Z.shape[1], data.num_groups
     weight = np.random.default_rng(6).standard_normal(len(data.group))
     grid = jnp.asarray(layout.place(weight))
-    local, shared = jax.jit(GroupedRows.transposed_product)(rows, grid)
+    local, shared = quick_jit(GroupedRows.transposed_product)(rows, grid)
     A = A[:, : r * n + P]
     np.testing.assert_allclose(np.concatenate([local.T.ravel(), shared]), A.T @ weight, **TIGHT)
     gram = A.T @ (weight[:, None] * A)
-    parts = jax.jit(GroupedRows.gram)(rows, grid)
+    parts = quick_jit(GroupedRows.gram)(rows, grid)
     for part, expected in zip(parts, pattern_parts(gram, r, n), strict=True):
         np.testing.assert_allclose(part, expected, **TIGHT)
     # the pattern holds all of it: rows of one group never meet those of another
@@ -189,7 +190,7 @@ def test_pieces_add_up_to_the_whole(cuts):
     weight = jnp.asarray(layout.place(np.random.default_rng(8).standard_normal(len(data.group))))
     theta = random_vector(2, G, data.num_groups, seed=9)
 
-    @jax.jit
+    @quick_jit
     def in_pieces(rows: GroupedRows, start: jax.Array) -> list:
         bounds = [(0, first), (first, both), (both, None)]
         pieces = [rows.block(0, first), rows.block(start, both - first), rows.rest(both)]
@@ -198,7 +199,7 @@ def test_pieces_add_up_to_the_whole(cuts):
             for piece, (low, high) in zip(pieces, bounds, strict=True)
         ]
 
-    local, shared = jax.jit(products)(rows, weight, theta)
+    local, shared = quick_jit(products)(rows, weight, theta)
     locals_, shareds = zip(*in_pieces(rows, jnp.asarray(first)), strict=True)
     for whole, parts in zip(local, zip(*locals_, strict=True), strict=True):
         np.testing.assert_allclose(np.concatenate(parts, axis=-1), whole, **TIGHT)

@@ -7,10 +7,11 @@ import pytest
 
 from natvi.linalg import small_blocks
 from natvi.precision import float64
+from strategies import quick_jit
 
-cholesky = jax.jit(small_blocks.cholesky)
-solve_lower = jax.jit(small_blocks.solve_lower)
-solve_upper = jax.jit(small_blocks.solve_upper)
+cholesky = quick_jit(small_blocks.cholesky)
+solve_lower = quick_jit(small_blocks.solve_lower)
+solve_upper = quick_jit(small_blocks.solve_upper)
 SIZES = [(1, 1), (1, 6), (2, 6), (3, 6), (4, 2)]
 
 

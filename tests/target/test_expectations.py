@@ -18,11 +18,19 @@ import numpy as np
 import pytest
 import scipy.special
 import scipy.stats
+
+import natvi.target.term
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowFactor, ArrowVector
+from natvi.models.likelihoods import FAMILIES
+from natvi.precision import float64, to_host
+from natvi.target import Contribution, NormalPrior, SumOfTerms
+from natvi.target.likelihood_rows import PredictorMoments, RowExpectation
+from natvi.target.random_effects import expected_log_prior, omega_positions
 from strategies import (
     LIKELIHOODS,
     MixedCase,
     arrow_vector,
-    dense_factor,
     dense_matrix,
     dense_moments,
     dense_vector,
@@ -30,18 +38,10 @@ from strategies import (
     mixed_case,
     panels,
     pattern_parts,
+    quick_jit,
     random_arrow,
     random_gaussian,
 )
-
-import natvi.target.term
-from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector
-from natvi.models.likelihoods import FAMILIES
-from natvi.precision import float64, to_host
-from natvi.target import Contribution, NormalPrior, RandomEffectsPrior, SumOfTerms
-from natvi.target.likelihood_rows import PredictorMoments, RowExpectation
-from natvi.target.random_effects import expected_log_prior, omega_positions
 
 LOG_2PI = np.log(2 * np.pi)
 MEANS = np.array([-30.0, -24.0, -15.0, -7.0, -2.5, -0.4, 0.0, 0.4, 2.5, 7.0, 15.0, 24.0, 30.0])
@@ -94,17 +94,15 @@ def brute_gaussian(y: float, m: float, s: float, disp: float, t: float, rho: flo
     eta = m + s * (rho * z[:, None] + np.sqrt(1 - rho**2) * x)
     log_sigma = disp + t * z
     squares = (y - eta) ** 2 @ w
-    return float(
-        (-0.5 * LOG_2PI - log_sigma) @ np.exp(log_w) - 0.5 * np.sum(squares * np.exp(log_w - 2 * log_sigma))
-    )
+    return float((-0.5 * LOG_2PI - log_sigma) @ np.exp(log_w) - 0.5 * np.sum(squares * np.exp(log_w - 2 * log_sigma)))
 
 
-@jax.jit
+@quick_jit
 def poisson_rows(y: jax.Array, m: jax.Array, v: jax.Array) -> RowExpectation:
     return FAMILIES["poisson"].expected(y, PredictorMoments(m, v))
 
 
-@jax.jit
+@quick_jit
 def bernoulli_rows(y: jax.Array, m: jax.Array, v: jax.Array) -> RowExpectation:
     """Evaluate each row as a batch of its own: the rule's step depends on the largest variance of the batch."""
     return jax.vmap(lambda *row: FAMILIES["bernoulli"].expected(row[0], PredictorMoments(*row[1:])))(y, m, v)
@@ -126,15 +124,22 @@ def test_rows_without_dispersion(name):
     stencil = np.stack([[brute(b, points, c) for c in SDS] for b in responses]).swapaxes(1, 2).reshape(-1, 7)
     assert np.all(np.isfinite(stencil))
     np.testing.assert_allclose(got.value, stencil[:, 3], rtol=1e-7, atol=0)
-    np.testing.assert_allclose(got.d_eta, stencil @ FIRST, rtol=1e-7, atol=1e-13)
-    np.testing.assert_allclose(got.d_eta_eta, stencil @ SECOND, rtol=1e-7, atol=slack + 1e-13)
+    # differences of the oracle carry its rounding errors; nothing else excuses an absolute error
+    rounding = 1e-14 * np.abs(stencil).max(axis=1)
+    assert_within(got.d_eta, stencil @ FIRST, rounding / STEP)
+    assert_within(got.d_eta_eta, stencil @ SECOND, rounding / STEP**2 + slack)
+
+
+def assert_within(got: np.ndarray, expected: np.ndarray, absolute: np.ndarray, relative: float = 1e-7):
+    excess = np.abs(got - expected) / (absolute + relative * np.abs(expected))
+    assert excess.max() <= 1, f"{excess.max()} times the tolerance at {excess.argmax()}"
 
 
 def test_rows_without_dispersion_in_one_batch():
     """A batch that mixes tiny and huge variances is as accurate as rows one by one."""
     y, m, s = (a.ravel() for a in np.meshgrid([0.0, 1.0], MEANS, SDS, indexing="ij"))
     moments = PredictorMoments(jnp.asarray(m), jnp.asarray(s**2))
-    got = jax.jit(lambda *args: FAMILIES["bernoulli"].expected(*args))(jnp.asarray(y), moments)
+    got = quick_jit(lambda *args: FAMILIES["bernoulli"].expected(*args))(jnp.asarray(y), moments)
     brute = [brute_bernoulli(b, MEANS, c) for b in (0.0, 1.0) for c in SDS]
     brute = np.reshape(brute, (2, len(SDS), len(MEANS))).swapaxes(1, 2).ravel()
     assert np.abs(brute).min() < 1e-12
@@ -161,7 +166,7 @@ def test_gaussian_rows_with_unknown_scale():
     points = gaussian_points(40)
     assert points[:, 4].max() > 10 and points[:, 4].min() < 1e-3
 
-    @jax.jit
+    @quick_jit
     @jax.vmap
     def rows(y, m, s, disp, t, rho):
         return FAMILIES["gaussian"].expected(y, PredictorMoments(m, s**2, disp, t**2, rho * s * t))
@@ -254,7 +259,7 @@ def test_prior_of_random_effects(r, order, widest, num):
         moments.append((rng.uniform(-5, 5, size), V * np.outer(sds, sds)))
     m = jnp.asarray(np.stack([a for a, _ in moments], axis=-1))
     V = jnp.asarray(np.stack([b for _, b in moments], axis=-1))
-    got = jax.jit(expected_log_prior, static_argnums=0)(r, m, V)
+    got = quick_jit(expected_log_prior, static_argnums=0)(r, m, V)
     np.testing.assert_allclose(got, [brute_prior(r, *pair, order) for pair in moments], rtol=1e-7, atol=0)
 
 
@@ -266,7 +271,7 @@ def test_normal_prior():
     mean, Sigma = dense_moments(gaussian)
     m, sd = mean[-4:], np.sqrt(np.diag(Sigma)[-4:])
     prior = NormalPrior(jnp.asarray([0.0, 1.0, -2.0, 30.0]), jnp.asarray([1e-2, 1.0, 10.0, 3.0]))
-    got = jax.jit(lambda prior, gaussian: prior.expected(gaussian))(prior, gaussian)
+    got = quick_jit(lambda prior, gaussian: prior.expected(gaussian))(prior, gaussian)
     (x,), w = hermite((3,))
     theta = m[:, None] + sd[:, None] * x
     brute = scipy.stats.norm.logpdf(theta, prior.mean[:, None], prior.sd[:, None]) @ w
@@ -291,7 +296,7 @@ def model(name: str, r: int) -> MixedCase:
     return case
 
 
-@jax.jit
+@quick_jit
 def expected_many(target: SumOfTerms, gaussians: ArrowPrecision) -> Contribution:
     return jax.lax.map(target.expected, gaussians)
 
@@ -373,21 +378,26 @@ def test_price_in_the_covariance(name, r):
     np.testing.assert_allclose(got.slope_in_covariance, 0.5 * np.sum(got.hess * got.dV), rtol=1e-7)
 
 
-@jax.jit
-def draw_values(target: SumOfTerms, gaussian: ArrowPrecision, key: jax.Array) -> tuple:
-    theta = jax.vmap(gaussian.sample)(jax.random.split(key, NUM_DRAWS))
-    return theta, jax.vmap(target.value)(theta)
+@quick_jit
+def value_many(target: SumOfTerms, theta: ArrowVector) -> jax.Array:
+    return jax.vmap(target.value)(theta)
 
 
 @cache
 def drawn(name: str, r: int) -> tuple[ArrowVector, np.ndarray]:
     """Draw from the Gaussian of `probe` and evaluate the log-density at the draws."""
-    return to_host(draw_values(model(name, r).target, probe(name, r).centre, jax.random.key(0)))
+    case = model(name, r)
+    mean, Sigma = dense_moments(probe(name, r).centre)
+    z = np.random.default_rng(0).standard_normal((NUM_DRAWS, len(mean)))
+    flat = mean + z @ np.linalg.cholesky(Sigma).T
+    local = flat[:, : r * case.n].reshape(NUM_DRAWS, case.n, r).swapaxes(1, 2)
+    theta = ArrowVector(local, flat[:, r * case.n :])
+    return theta, np.asarray(value_many(case.target, theta))
 
 
 def log_density(name: str, case: MixedCase, theta: ArrowVector) -> float:
     """State the model with SciPy's distributions."""
-    likelihood, effects = case.target.grouped
+    _, effects = case.target.grouped
     (prior,) = case.target.shared
     p, place = case.data.X.shape[1], case.layout.place_of_group[case.data.group]
     eta = case.data.offset + case.data.X @ theta.shared[:p]
@@ -397,9 +407,7 @@ def log_density(name: str, case: MixedCase, theta: ArrowVector) -> float:
     for (row, column), position in omega_positions(case.r).items():
         entry = theta.shared[effects.start + position]
         W[row, column] = np.exp(entry) if row == column else entry
-    local = scipy.stats.multivariate_normal.logpdf(
-        theta.local.T, np.zeros(case.r), np.linalg.inv(W @ W.T)
-    )
+    local = scipy.stats.multivariate_normal.logpdf(theta.local.T, np.zeros(case.r), np.linalg.inv(W @ W.T))
     shared = scipy.stats.norm.logpdf(theta.shared, prior.mean, prior.sd)
     return float(np.sum(rows) + np.sum(local) + np.sum(shared))
 
@@ -439,17 +447,22 @@ def test_padding_does_not_matter(name, r):
 # --- blocks of groups --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", LIKELIHOODS)
-def test_blocks_of_groups_give_the_same(name, monkeypatch):
+@pytest.mark.parametrize(("name", "r"), [("poisson", 1), ("bernoulli", 1), ("gaussian", 2)])
+def test_blocks_of_groups_give_the_same(name, r, monkeypatch):
     sizes = (2, 3, 1, 2, 11, 3, 2, 1, 3, 2, 2, 14, 3, 1, 2, 3, 2, 2, 1, 9, 3, 2)
-    case = mixed_case(name, sizes, 2, seed=14)
-    assert 16 < case.layout.num_simple < len(sizes) and case.layout.num_simple % 4 != 0
-    gaussian = random_gaussian(2, case.g, len(sizes), seed=15, scale=0.8)
-    whole = to_host(jax.jit(lambda q: case.target.expected(q))(gaussian))
+    case = mixed_case(name, sizes, r, seed=14)
+    # four blocks of four groups, then groups of one chunk, then groups of several
+    assert 16 < case.layout.num_simple < len(sizes)
+    gaussian = random_gaussian(r, case.g, len(sizes), seed=15, scale=0.8)
+    # for r = 2 the likelihood alone, because the prior takes seconds to compile
+    target = case.target if r == 1 else SumOfTerms(case.target.grouped[:1], case.target.shared)
+    whole = to_host(quick_jit(lambda q: target.expected(q))(gaussian))
+    in_blocks = []
+    unspied = natvi.target.term._room_in_front
+    monkeypatch.setattr(natvi.target.term, "_room_in_front", lambda *args: in_blocks.append(args[1]) or unspied(*args))
     monkeypatch.setattr(natvi.target.term, "BLOCK_GROUPS", 4)
-    loops = str(jax.make_jaxpr(lambda q: case.target.expected(q))(gaussian))
-    assert "while[" in loops or "scan[" in loops
-    blocked = to_host(jax.jit(lambda q: case.target.expected(q))(gaussian))
+    blocked = to_host(quick_jit(lambda q: target.expected(q))(gaussian))
+    assert in_blocks == [16]
     # the step of the logit's quadrature depends on the largest variance of a block: accuracy, not rounding
     close = {"rtol": 1e-9, "atol": 1e-8} if name == "bernoulli" else {"rtol": 1e-12, "atol": 1e-12}
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(blocked), strict=True):

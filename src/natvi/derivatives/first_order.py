@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import vector
-from natvi.typing import Gaussian, LogDensity, Vector
+from natvi.typing import Gaussian, Target, Vector
 
 
 class BoundGradient(NamedTuple):
@@ -32,10 +32,10 @@ def draw_normals(key: PRNGKeyArray, like: Vector, num_samples: int, antithetic: 
     return jax.tree.map(lambda a: jnp.concatenate([a, -a]), z) if antithetic else z
 
 
-def first_order_at(log_density: LogDensity, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
+def first_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
     """Return the estimate from one draw; without `entropy`, of E log p alone."""
     theta = gaussian.push(z)
-    value, grad = jax.value_and_grad(log_density)(theta)
+    value, grad = jax.value_and_grad(target.value)(theta)
     if entropy:
         value -= gaussian.log_prob(theta)
         grad = vector.add(grad, gaussian.score(z), -1.0)
@@ -43,7 +43,7 @@ def first_order_at(log_density: LogDensity, gaussian: Gaussian, z: Vector, entro
 
 
 def first_order(
-    log_density: LogDensity,
+    target: Target,
     gaussian: Gaussian,
     key: PRNGKeyArray,
     num_samples: int = 1,
@@ -53,7 +53,7 @@ def first_order(
     """Return the average of the estimates from several draws.
 
     Args:
-        log_density: The target.
+        target: The log-density.
         gaussian: The current approximation.
         key: Randomness.
         num_samples: The number of draws.
@@ -64,5 +64,5 @@ def first_order(
         Estimates of the bound and its gradients in mean and factor.
     """
     z = draw_normals(key, gaussian.mean, num_samples, antithetic)
-    each = jax.vmap(lambda z: first_order_at(log_density, gaussian, z, entropy))(z)
+    each = jax.vmap(lambda z: first_order_at(target, gaussian, z, entropy))(z)
     return jax.tree.map(lambda a: jnp.mean(a, axis=0), each)

@@ -14,7 +14,7 @@ from jaxtyping import PRNGKeyArray
 from natvi.derivatives.first_order import BoundGradient, draw_normals
 from natvi.derivatives.hessians import hessian_on_pattern
 from natvi.linalg import vector
-from natvi.typing import Gaussian, Hessian, LogDensity, Vector
+from natvi.typing import Gaussian, Hessian, Target, Vector
 
 
 def factor_gradient(gaussian: Gaussian, hess: Hessian, entropy: bool = True) -> Any:
@@ -23,19 +23,19 @@ def factor_gradient(gaussian: Gaussian, hess: Hessian, entropy: bool = True) -> 
     return vector.add(gradient, gaussian.entropy_gradient()) if entropy else gradient
 
 
-def second_order_at(log_density: LogDensity, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
+def second_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
     """Return the estimate from one draw; without `entropy`, of E log p alone."""
     theta = gaussian.push(z)
-    value, grad = jax.value_and_grad(log_density)(theta)
+    value, grad = jax.value_and_grad(target.value)(theta)
     if entropy:
         value -= gaussian.log_prob(theta)
         grad = vector.add(grad, gaussian.score(z), -1.0)
-    hess = hessian_on_pattern(log_density, theta, gaussian.factor)
+    hess = hessian_on_pattern(target, theta, gaussian.factor)
     return BoundGradient(value, grad, factor_gradient(gaussian, hess, entropy))
 
 
 def second_order(
-    log_density: LogDensity,
+    target: Target,
     gaussian: Gaussian,
     key: PRNGKeyArray,
     num_samples: int = 1,
@@ -44,5 +44,5 @@ def second_order(
 ) -> BoundGradient:
     """Return the average of the estimates from several draws; arguments as for `first_order`."""
     z = draw_normals(key, gaussian.mean, num_samples, antithetic)
-    each = jax.vmap(lambda z: second_order_at(log_density, gaussian, z, entropy))(z)
+    each = jax.vmap(lambda z: second_order_at(target, gaussian, z, entropy))(z)
     return jax.tree.map(lambda a: jnp.mean(a, axis=0), each)

@@ -18,4 +18,10 @@ def load(path: str | Path) -> Result:
         raise storage.StorageError(
             f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."
         )
-    return Result.restore(MODELS[name].restore(arrays, document), arrays, document)
+    try:
+        return Result.restore(MODELS[name].restore(arrays, document), arrays, document)
+    except (KeyError, TypeError, ValueError) as error:
+        raise storage.StorageError(
+            f"{path} does not hold a fit that this natvi can rebuild ({type(error).__name__}: {error}). It was made by "
+            "another version or another program: fit the model again, or upgrade natvi."
+        ) from error

@@ -11,16 +11,16 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.columns import ColumnRecipe
 from natvi.models.likelihoods import FAMILIES, Family
-from natvi.models.mixed_predict import predict_rows
+from natvi.models.mixed_predict import plain_labels, predict_rows
 from natvi.models.tables import gaussian_table
-from natvi.models.variance import component_draws, component_names, component_table
+from natvi.models.variance import component_draws, component_names, component_table, residual_name
 from natvi.precision import float64, to_host
 from natvi.target.random_effects import omega_positions
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class MixedFit:
     """The posterior of a mixed model with everything needed to read it."""
 
@@ -56,7 +56,7 @@ class MixedFit:
     def shared_names(self) -> list[str]:
         """Return a readable name of every shared coordinate."""
         effects, group = self.random_names, self.group_name
-        names = [*self.fixed_names, *(["sigma"] if self.family.has_dispersion else [])]
+        names = [*self.fixed_names, *([residual_name(self.fixed_names)] if self.family.has_dispersion else [])]
         for row, column in omega_positions(len(effects)):
             kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
             names.append(kind)
@@ -88,7 +88,8 @@ class MixedFit:
         table = gaussian_table(
             range(r * n), np.asarray(self.posterior.mean.local).ravel(), self.local_sds.ravel(), prob
         )
-        table.insert(0, self.group_name, np.tile(self.group_labels, r))
+        taken = self.group_name in ("effect", *table.columns)
+        table.insert(0, "group" if taken else self.group_name, np.tile(self.group_labels, r))
         table.insert(1, "effect", np.repeat(self.random_names, n))
         return table
 
@@ -110,8 +111,10 @@ class MixedFit:
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
-        dims = {f"{effect}|{self.group_name}": [self.group_name] for effect in self.random_names}
-        return {self.group_name: self.group_labels.tolist()}, dims
+        taken = self.group_name in ("chain", "draw", *self.fixed_names, *component_names(self))
+        name = f"groups of {self.group_name}" if taken else self.group_name
+        dims = {f"{effect}|{self.group_name}": [name] for effect in self.random_names}
+        return {name: self.group_labels.tolist()}, dims
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Predict the linear predictor or the expected response of new rows."""
@@ -137,7 +140,7 @@ class MixedFit:
             "fixed_names": list(self.fixed_names),
             "random_names": list(self.random_names),
             "group_name": self.group_name,
-            "group_labels": self.group_labels.tolist(),
+            "group_labels": plain_labels(self.group_labels).tolist(),
             "prior": self.prior,
             "num_rows": self.num_rows,
             "notes": list(self.notes),
@@ -156,7 +159,7 @@ class MixedFit:
             fixed_names=tuple(document["fixed_names"]),
             random_names=tuple(document["random_names"]),
             group_name=document["group_name"],
-            group_labels=np.asarray(document["group_labels"]),
+            group_labels=plain_labels(document["group_labels"]),
             posterior=ArrowPrecision(mean, factor, arrays["inverse_shared"]),  # type: ignore[arg-type]
             local_sds=arrays["local_sds"],
             prior=document["prior"],

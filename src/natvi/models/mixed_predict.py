@@ -13,6 +13,7 @@ from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
 from natvi.models.columns import as_frame, read_column
 from natvi.models.likelihoods import Family
+from natvi.models.raw_columns import plain_level
 from natvi.models.tables import interval_names
 from natvi.models.variance import precision_factors
 from natvi.precision import float64, to_host
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 KINDS = ("response", "link")
 GROUPS = ("known", "new", "population")
 NUM_DRAWS = 2000
-CHUNK_ROWS = 20_000
+CHUNK_ROWS = 2_000  # times draws: 32 MB a piece
 
 
 def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
@@ -56,7 +57,32 @@ def _codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
             f"{int(labels.isna().sum())} rows have no value of the group {fit.group_name!r}. Fill it in, or predict "
             "with groups='new' or groups='population'."
         )
-    return pd.Index(fit.group_labels).get_indexer(pd.Index(labels))
+    known, asked = pd.Index(plain_labels(fit.group_labels)), pd.Index(plain_labels(labels))
+    codes = known.get_indexer(asked)
+    if (codes < 0).any():
+        _refuse_look_alikes(fit.group_name, known, asked[codes < 0].unique())
+    return codes
+
+
+def plain_labels(labels: Any) -> np.ndarray:
+    """Return group labels as numbers or text, which a file can hold; dates, intervals and the like become text."""
+    index = pd.Index(labels, tupleize_cols=False)
+    if pd.api.types.is_numeric_dtype(index.dtype):
+        return index.to_numpy()
+    return np.array([plain_level(label) for label in index], dtype=object)
+
+
+def _refuse_look_alikes(group: str, known: pd.Index, unseen: pd.Index) -> None:
+    """Raise if a group counts as new only because its label is text and the known one a number, or the reverse."""
+    texts = {str(label): label for label in known}
+    for label in unseen:
+        twin = texts.get(str(label))
+        if twin is not None:
+            cure = f"data[{group!r}].astype(str)" if isinstance(twin, str) else f"pd.to_numeric(data[{group!r}])"
+            raise ValueError(
+                f"the group {group!r} holds {plain_level(label)!r}, and the model was fitted to {plain_level(twin)!r}: "
+                f"the same label as another type. Convert the column with {cure}."
+            )
 
 
 @jax.jit
@@ -124,11 +150,11 @@ def _averaged_columns(
     parts = []
     for at in range(0, len(X), CHUNK_ROWS):
         rows = slice(at, at + CHUNK_ROWS)
-        eta = offset[rows] + beta @ X[rows].T + effects @ Z[rows].T
+        eta = offset[rows, None] + X[rows] @ beta.T + Z[rows] @ effects.T
         with float64():
             value = eta if kind == "link" else np.asarray(fit.family.mean(jnp.asarray(eta)))
-        quantiles = np.quantile(value, [tail, 1 - tail], axis=0)
-        parts.append(np.stack([value.mean(0), value.std(0, ddof=1), *quantiles]))
+        quantiles = np.quantile(value, [tail, 1 - tail], axis=1)
+        parts.append(np.stack([value.mean(1), value.std(1, ddof=1), *quantiles]))
     return np.concatenate(parts, axis=1)
 
 

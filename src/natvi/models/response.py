@@ -31,7 +31,7 @@ def encode_response(response: pd.Series, name: str, family: str) -> Response:
     first = encoded.values[0]
     if np.all(encoded.values == first):
         raise ValueError(
-            f"All {len(response)} values of the response {name!r} equal {response.iloc[0]!r}: there is nothing to "
+            f"All {len(response)} values of the response {name!r} equal {response.tolist()[0]!r}: there is nothing to "
             "learn from them. Check the column and any filter applied to the data."
         )
     return encoded
@@ -45,12 +45,14 @@ def _encode_binary(response: pd.Series, name: str) -> Response:
         strange = np.unique(values[(values != 0) & (values != 1)])
         if len(strange):
             raise ValueError(
-                f"A bernoulli response must be 0 or 1; {name!r} also holds {_some(strange)}. For counts use "
+                f"A bernoulli response must be 0 or 1; {name!r} also holds {_some(strange.tolist())}. For counts use "
                 f"family='poisson'; for two other codes map them first, e.g. data[{name!r}] = "
                 f"(data[{name!r}] == {strange[-1]:g})."
             )
         return Response(values, ())
     levels = _levels(response)
+    if len(levels) == 1:
+        return Response(np.zeros(len(response)), ())
     if len(levels) != 2:
         raise ValueError(
             f"A bernoulli response needs two levels; {name!r} has {len(levels)}: {_some(levels)}. Choose the one "
@@ -67,17 +69,17 @@ def _encode_number(response: pd.Series, name: str, family: str) -> Response:
         raise ValueError(f"A {family} response must be numeric; {name!r} is of type {response.dtype}. {cure}")
     values = response.to_numpy(dtype=np.float64)
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"The response {name!r} holds {int((~np.isfinite(values)).sum())} infinite values.")
+        raise ValueError(f"The response {name!r} holds {int((~np.isfinite(values)).sum())} infinite value(s).")
     if family == "poisson":
         negative, broken = values[values < 0], values[values != np.floor(values)]
         if len(negative):
             raise ValueError(
-                f"A poisson response must be a count; {name!r} holds {len(negative)} negative values, "
+                f"A poisson response must be a count; {name!r} holds {len(negative)} negative value(s), "
                 f"e.g. {negative[0]:g}. For real-valued responses use family='gaussian'."
             )
         if len(broken):
             raise ValueError(
-                f"A poisson response must be a count; {name!r} holds {len(broken)} values that are not whole "
+                f"A poisson response must be a count; {name!r} holds {len(broken)} value(s) that are not whole "
                 f"numbers, e.g. {broken[0]:g}. For rates, use counts with offset(log(exposure))."
             )
     return Response(values, ())
@@ -90,5 +92,5 @@ def _levels(response: pd.Series) -> list:
 
 
 def _some(values: object, most: int = 5) -> str:
-    items = [str(value) for value in list(values)]  # type: ignore[call-overload]
+    items = [f"{value:g}" if isinstance(value, float) else str(value) for value in list(values)]  # type: ignore[call-overload]
     return ", ".join(items[:most]) + (", ..." if len(items) > most else "")

@@ -21,4 +21,4 @@ def interval_names(prob: float) -> tuple[str, str]:
         >>> interval_names(0.95)
         ('q2.5', 'q97.5')
     """
-    return f"q{100 * (0.5 - prob / 2):g}", f"q{100 * (0.5 + prob / 2):g}"
+    return f"q{100 * (0.5 - prob / 2):.12g}", f"q{100 * (0.5 + prob / 2):.12g}"

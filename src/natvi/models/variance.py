@@ -15,6 +15,11 @@ if TYPE_CHECKING:
 NUM_DRAWS = 4000
 
 
+def residual_name(fixed_names: tuple[str, ...]) -> str:
+    """Return the name of the residual sd, kept apart from a covariate that is called sigma."""
+    return "sigma" if "sigma" not in fixed_names else "residual sigma"
+
+
 def component_names(fit: "MixedFit") -> list[str]:
     """Return the names of the variance components, in the order of `component_draws`."""
     effects, group = fit.random_names, fit.group_name
@@ -22,7 +27,7 @@ def component_names(fit: "MixedFit") -> list[str]:
     pairs = [
         f"corr({effects[k]},{effects[j]}|{group})" for k in range(len(effects)) for j in range(k + 1, len(effects))
     ]
-    return [*sds, *pairs, *(["sigma"] if fit.family.has_dispersion else [])]
+    return [*sds, *pairs, *([residual_name(fit.fixed_names)] if fit.family.has_dispersion else [])]
 
 
 def precision_factors(r: int, omega: np.ndarray) -> np.ndarray:
@@ -64,7 +69,7 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
     )
     exact = {} if len(fit.random_names) > 1 else {table.index[0]: (fit.omega_start, -1.0)}
     if fit.family.has_dispersion:
-        exact["sigma"] = (len(fit.fixed_names), 1.0)
+        exact[residual_name(fit.fixed_names)] = (len(fit.fixed_names), 1.0)
     for name, (at, sign) in exact.items():
         table.loc[name] = lognormal_row(sign * mean[at], float(covariance[at, at]), tail)
     return table

@@ -1,1 +1,8 @@
 """Rules that turn directions into steps."""
+
+from natvi.optimize.adam import adam as adam
+from natvi.optimize.adam import nadam as nadam
+from natvi.optimize.nagm import nagm as nagm
+from natvi.optimize.pga import pga as pga
+from natvi.optimize.rule import Rule as Rule
+from natvi.optimize.snngm import snngm as snngm

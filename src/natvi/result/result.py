@@ -52,7 +52,7 @@ class FittedModel(Protocol):
         ...
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
 

@@ -73,7 +73,8 @@ def formatter(table: pd.DataFrame) -> Callable[[float], str]:
     spreads = spreads[np.isfinite(spreads) & (spreads > 0)]
     needed = 1 - math.floor(math.log10(spreads.min())) if len(spreads) else 3
     decimals = min(max(3, needed), 8)
-    return lambda value: f"{value:.{decimals}f}" if abs(value) < 1e7 else f"{value:.4g}"
+    least = 1e-6 if needed > decimals else 0.0  # what the decimals cannot show is shown in powers of ten
+    return lambda value: f"{value:.{decimals}f}" if value == 0 or least < abs(value) < 1e12 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:

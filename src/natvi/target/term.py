@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
+from natvi.target.point_mass import PointMass
 
 BLOCK_GROUPS = 4096  # the arrays of one block fit the cache
 LEAST_BLOCKS = 4
@@ -99,6 +100,10 @@ class SumOfTerms(eqx.Module):
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
         return sum((term.value(theta) for term in (*self.grouped, *self.shared)), jnp.zeros(()))
+
+    def hessian(self, theta: ArrowVector) -> ArrowMatrix:
+        """Return the Hessian at one point, on the pattern: E hess under a point mass."""
+        return self.expected(PointMass(theta)).hess
 
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""

@@ -1,0 +1,1 @@
+"""Benchmarks against peers, side by side in one run: `python -m benchmarks NAME`."""

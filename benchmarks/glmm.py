@@ -1,0 +1,222 @@
+"""Mixed models: natvi beside glmmTMB and lme4 on the same data, and natvi alone on growing data.
+
+All tools take turns in one run, each in a process that stays warm. A whole call goes from a formula and a data
+frame in memory to a fitted object with standard errors or posterior sds. Values are minima over the runs.
+"""
+
+import contextlib
+import os
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import natvi
+from benchmarks import growth
+from benchmarks.peers import joined, largest_difference, start_peer
+from benchmarks.report import Report
+from benchmarks.workers import Worker, WorkerError, thread_counts
+from natvi.data.external import VARIABLE
+
+LONG_CALL = 60.0  # seconds; so long a first call counts as a run: warming up changes nothing
+COLD_RUNS = 3
+NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A data set with its model and how often it is fitted."""
+
+    name: str
+    load: Callable[[], Any]
+    formula: str
+    family: str
+    runs: int = 15
+    peer_runs: int = 15
+
+
+PROBLEMS = (
+    Problem("Epilepsy", natvi.data.load_epilepsy, "y ~ base*trt + age + visit + (1 | subject)", "poisson"),
+    Problem("sleepstudy", natvi.data.load_sleepstudy, "Reaction ~ Days + (Days | Subject)", "gaussian"),
+    Problem("Toenail", natvi.data.load_toenail, "infect ~ trt*time + (1 | idnr)", "bernoulli"),
+    Problem("HERS", natvi.data.load_hers, "y ~ age + bmi + htnmeds + visit + (1 | pptid)", "bernoulli", 7, 7),
+    Problem("Diabetes", natvi.data.load_diabetes, "y ~ hba1c*diagnosis + (1 | patient_nbr)", "bernoulli", 5, 3),
+)
+NAMES = (*(problem.name for problem in PROBLEMS), *growth.NAMES)
+
+
+@dataclass
+class Contender:
+    """A tool at a number of threads, with what its calls gave."""
+
+    tool: str
+    worker: Worker
+    runs: int
+    first: dict[str, Any]
+    calls: list[dict[str, Any]]
+    prints: list[float]
+
+    @property
+    def seconds(self) -> float:
+        """The shortest whole call."""
+        return self.least("seconds")
+
+    def least(self, metric: str) -> float:
+        """The smallest value of a metric over the calls."""
+        return min(call[metric] for call in self.calls)
+
+    def run(self) -> None:
+        """One more call, if one is still due."""
+        if len(self.calls) < self.runs:
+            self.calls.append(self.worker.ask("fit", *self.model))
+            self.prints.append(self.worker.ask("print")["seconds"])
+
+    model: tuple[str, str] = ("", "")
+
+
+def run(report: Report, only: Sequence[str] = ()) -> None:
+    """Measure all problems, or those named."""
+    chosen = {name.lower() for name in only or NAMES}
+    report.settings |= {
+        "statistic": "minimum over the runs",
+        "natvi": "natvi.glmm(formula, frame, family).fit(); print: repr(result)",
+        "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads)); print: print(summary(fit))",
+        "lme4": "glmer(formula, data, family), nAGQ = 1, or lmer(formula, data, REML = FALSE); print: print(summary(fit))",
+        "formulas": {problem.name: f"{problem.formula}, {problem.family}" for problem in PROBLEMS},
+    }
+    for problem in PROBLEMS:
+        if problem.name.lower() in chosen:
+            _measure(report, problem)
+    growth.run(report, [name for name in growth.NAMES if name.lower() in chosen])
+
+
+def _measure(report: Report, problem: Problem) -> None:
+    if problem.name == "Diabetes" and not os.environ.get(VARIABLE):
+        return report.note(f"Diabetes left out: {VARIABLE} does not name the folder of its data.")
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        path = Path(folder) / "data.csv"
+        problem.load().to_csv(path, index=False)
+        contenders = _contenders(report, problem, path, stack)
+        for _ in range(max(contender.runs for contender in contenders)):
+            for contender in list(contenders):
+                try:
+                    contender.run()
+                except WorkerError as error:
+                    report.note(f"{contender.tool} stopped on {problem.name}: {error}")
+                    contenders.remove(contender)
+        _tell(report, problem, contenders)
+        _cold(report, problem, path, contenders)
+
+
+def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.ExitStack) -> list[Contender]:
+    """Start every tool at every number of threads, and let each make its first call."""
+    ready = []
+    for threads in thread_counts():
+        for tool in ("natvi", "glmmTMB", "lme4"):
+            if tool == "lme4" and (threads > 1 or (report.quick and problem.name == "Diabetes")):
+                continue
+            report.say(f"{problem.name}: starting {tool}, threads {threads}")
+            try:
+                worker = stack.enter_context(Worker(NATVI, threads) if tool == "natvi" else start_peer(tool, threads))
+                ready.append(_first_call(report, problem, path, tool, worker))
+            except WorkerError as error:
+                report.note(f"{tool} with {threads} threads left out on {problem.name}: {error}")
+    return ready
+
+
+def _first_call(report: Report, problem: Problem, path: Path, tool: str, worker: Worker) -> Contender:
+    runs = problem.runs if tool == "natvi" else problem.peer_runs
+    model = (problem.family, problem.formula)
+    worker.ask("load", path)
+    first = worker.ask("fit", *model)
+    contender = Contender(tool, worker, min(runs, 2) if report.quick else runs, first, [], [], model)
+    printed = worker.ask("print")["seconds"]
+    if first["seconds"] > LONG_CALL:
+        contender.calls.append(first)
+        contender.prints.append(printed)
+    return contender
+
+
+def _tell(report: Report, problem: Problem, contenders: list[Contender]) -> None:
+    ours = {c.worker.threads: c for c in contenders if c.tool == "natvi"}
+    for contender in contenders:
+        metrics: dict[str, Any] = {
+            "seconds": contender.seconds,
+            "runs": len(contender.calls),
+            "print_seconds": min(contender.prints),
+        }
+        call = contender.calls[-1]
+        if contender.tool == "natvi":
+            metrics |= {name: contender.least(name) for name in ("fit_seconds", "climb_seconds")}
+            metrics |= {name: call[name] for name in ("elbo", "outcome", "iterations")}
+        else:
+            metrics |= {"log_likelihood": call["loglik"]}
+            if 1 in ours:
+                metrics["fixed_effects_max_difference_in_sds"] = largest_difference(ours[1].calls[-1], call)
+            metrics["remarks"] = joined(call["remarks"])
+        _add(report, problem, contender, contender.tool, metrics)
+    for peer in ("glmmTMB", "lme4"):
+        _ratios(report, problem, peer, ours, {c.worker.threads: c for c in contenders if c.tool == peer})
+
+
+def _ratios(
+    report: Report, problem: Problem, peer: str, ours: dict[int, Contender], theirs: dict[int, Contender]
+) -> None:
+    pairs: list[tuple[int | str, Contender, Contender]] = []
+    if 1 in ours and 1 in theirs:
+        pairs.append((1, ours[1], theirs[1]))
+    if ours and theirs:
+        fastest = [min(side.values(), key=lambda contender: contender.seconds) for side in (ours, theirs)]
+        pairs.append(("best", fastest[0], fastest[1]))
+    for threads, a, b in pairs:
+        settings = {"natvi_threads": a.worker.threads, f"{peer}_threads": b.worker.threads}
+        metrics = {"ratio_of_seconds": a.seconds / b.seconds}
+        versions = a.worker.versions | b.worker.versions
+        name = f"natvi / {peer}"
+        report.add(problem.name, name, metrics, threads=threads, versions=versions, settings=settings)
+
+
+def _cold(report: Report, problem: Problem, path: Path, contenders: list[Contender]) -> None:
+    """Fresh processes: from nothing to the end of the first call, without the reading of the data."""
+    for contender in contenders:
+        if contender.worker.threads == 1 and contender.tool != "natvi":
+            starts = [(contender.worker.start_seconds, contender.first["seconds"])]
+            _add(report, problem, contender, f"{contender.tool}, fresh process", _cold_metrics(starts))
+    ours = [contender for contender in contenders if contender.tool == "natvi"]
+    runs = 1 if report.quick else COLD_RUNS
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {
+            "JAX_COMPILATION_CACHE_DIR": cache,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+            "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
+        }
+        for contender in ours[-1:]:
+            starts = [_fresh(contender, path, {}) for _ in range(runs)]
+            _add(report, problem, contender, "natvi, fresh process", _cold_metrics(starts))
+            starts = [_fresh(contender, path, environment) for _ in range(runs + 1)][1:]
+            name = "natvi, fresh process, compiled before"
+            _add(report, problem, contender, name, _cold_metrics(starts))
+
+
+def _fresh(contender: Contender, path: Path, environment: dict[str, str]) -> tuple[float, float]:
+    with Worker(NATVI, contender.worker.threads, environment) as worker:
+        worker.ask("load", path)
+        return worker.start_seconds, worker.ask("fit", *contender.model)["seconds"]
+
+
+def _cold_metrics(starts: list[tuple[float, float]]) -> dict[str, Any]:
+    start, first = min(starts, key=sum)
+    return {
+        "cold_seconds": start + first,
+        "start_seconds": start,
+        "first_call_seconds": first,
+        "runs": len(starts),
+    }
+
+
+def _add(report: Report, problem: Problem, contender: Contender, name: str, metrics: dict[str, Any]) -> None:
+    worker = contender.worker
+    settings = {"formula": problem.formula, "family": problem.family}
+    report.add(problem.name, name, metrics, threads=worker.threads, versions=worker.versions, settings=settings)

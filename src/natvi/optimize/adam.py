@@ -1,0 +1,19 @@
+"""Adam and natural Adam (paper, Table 5 and Section 6)."""
+
+import optax
+
+from natvi.optimize.rule import Rule, StepSize, optax_rule, scale_by_step, to_natural
+
+
+def adam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
+    """Return Adam on Euclidean gradients.
+
+    m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  lambda += alpha m_hat / (sqrt(v_hat) + epsilon)
+    """
+    return optax_rule(optax.chain(optax.scale_by_adam(beta1, beta2, epsilon), scale_by_step(step_size)))
+
+
+def nadam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
+    """Return Adam on natural gradients, which loses their scale: the paper's warning example."""
+    transform = optax.chain(to_natural(), optax.scale_by_adam(beta1, beta2, epsilon), scale_by_step(step_size))
+    return optax_rule(transform)

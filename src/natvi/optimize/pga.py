@@ -1,0 +1,56 @@
+"""ProxGenAdam (supplement S5): Adam on E log p, and a proximal step for the entropy on the factor's diagonal.
+
+The moments are not debiased. A coordinate whose gradients vanish has gamma up to alpha/epsilon = 1e5, which drives its
+C_ii to about 316: a likely cause of the method's failures in the paper.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natvi.derivatives.first_order import BoundGradient
+from natvi.gaussian import CovarianceGaussian
+from natvi.optimize.rule import Rule, replace
+
+
+class PgaState(NamedTuple):
+    """First and second moments of the gradient."""
+
+    m: Any
+    v: Any
+
+
+def pga(step_size: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
+    """Return ProxGenAdam for C or T; its gradients are those of E log p alone."""
+    if not step_size > 0:
+        raise ValueError(f"A step size must be positive; got {step_size!r}.")
+
+    def init(gaussian: Any) -> PgaState:
+        zeros = jax.tree.map(jnp.zeros_like, (gaussian.mean, gaussian.factor))
+        return PgaState(zeros, zeros)
+
+    def step(gaussian: Any, state: PgaState, gradient: BoundGradient) -> tuple[Any, PgaState]:
+        g = (gradient.mean, gradient.factor)
+        m = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.m, g)
+        v = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g**2, state.v, g)
+        gamma = jax.tree.map(lambda v: step_size / (jnp.sqrt(v) + epsilon), v)
+        mean, factor = jax.tree.map(lambda x, c, m: x + c * m, (gaussian.mean, gaussian.factor), gamma, m)
+        prox = proximal_covariance if isinstance(gaussian, CovarianceGaussian) else proximal_precision
+        diagonal = jax.tree.map(prox, factor.diagonal(), gamma[1].diagonal())
+        return replace(gaussian, mean, factor.with_diagonal(diagonal)), PgaState(m, v)
+
+    return Rule(init, step, with_entropy=False)
+
+
+def proximal_covariance(c: Float[Array, "*d"], gamma: Float[Array, "*d"]) -> Float[Array, "*d"]:
+    """Return the minimiser of -log |x| + (x - c)^2 / (2 gamma), which keeps C_ii away from zero."""
+    return 0.5 * (c + jnp.where(c < 0, -1.0, 1.0) * jnp.sqrt(c**2 + 4 * gamma))
+
+
+def proximal_precision(t: Float[Array, "*d"], gamma: Float[Array, "*d"]) -> Float[Array, "*d"]:
+    """Return the minimiser of log |x| + (x - t)^2 / (2 gamma) near t; t itself where t^2 <= 4 gamma."""
+    inside = t**2 > 4 * gamma
+    root = jnp.sqrt(jnp.where(inside, t**2 - 4 * gamma, 0.0))
+    return jnp.where(inside, 0.5 * (t + jnp.where(t < 0, -1.0, 1.0) * root), t)

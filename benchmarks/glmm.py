@@ -9,7 +9,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ from natvi.data.external import VARIABLE
 
 LONG_CALL = 60.0  # seconds; so long a first call counts as a run: warming up changes nothing
 COLD_RUNS = 3
+QUICK_RUNS = 2
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
 
 
@@ -47,16 +48,27 @@ PROBLEMS = (
 NAMES = (*(problem.name for problem in PROBLEMS), *growth.NAMES)
 
 
+SETTINGS = {
+    "statistic": "minimum over the runs; the tools take turns",
+    "natvi": "natvi.glmm(formula, frame, family).fit()",
+    "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads))",
+    "lme4": "glmer(formula, data, family) with nAGQ = 1, or lmer(formula, data, REML = FALSE)",
+    "print": "repr(result) and print(summary(fit))",
+    "formulas": {problem.name: f"{problem.formula}, {problem.family}" for problem in PROBLEMS},
+}
+
+
 @dataclass
 class Contender:
     """A tool at a number of threads, with what its calls gave."""
 
     tool: str
     worker: Worker
+    model: tuple[str, str]
     runs: int
     first: dict[str, Any]
-    calls: list[dict[str, Any]]
-    prints: list[float]
+    calls: list[dict[str, Any]] = field(default_factory=list)
+    prints: list[float] = field(default_factory=list)
 
     @property
     def seconds(self) -> float:
@@ -73,19 +85,11 @@ class Contender:
             self.calls.append(self.worker.ask("fit", *self.model))
             self.prints.append(self.worker.ask("print")["seconds"])
 
-    model: tuple[str, str] = ("", "")
-
 
 def run(report: Report, only: Sequence[str] = ()) -> None:
     """Measure all problems, or those named."""
     chosen = {name.lower() for name in only or NAMES}
-    report.settings |= {
-        "statistic": "minimum over the runs",
-        "natvi": "natvi.glmm(formula, frame, family).fit(); print: repr(result)",
-        "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads)); print: print(summary(fit))",
-        "lme4": "glmer(formula, data, family), nAGQ = 1, or lmer(formula, data, REML = FALSE); print: print(summary(fit))",
-        "formulas": {problem.name: f"{problem.formula}, {problem.family}" for problem in PROBLEMS},
-    }
+    report.settings |= SETTINGS
     for problem in PROBLEMS:
         if problem.name.lower() in chosen:
             _measure(report, problem)
@@ -122,7 +126,7 @@ def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.
                 worker = stack.enter_context(Worker(NATVI, threads) if tool == "natvi" else start_peer(tool, threads))
                 ready.append(_first_call(report, problem, path, tool, worker))
             except WorkerError as error:
-                report.note(f"{tool} with {threads} threads left out on {problem.name}: {error}")
+                report.note(f"{tool} (threads: {threads}) left out on {problem.name}: {error}")
     return ready
 
 
@@ -131,7 +135,7 @@ def _first_call(report: Report, problem: Problem, path: Path, tool: str, worker:
     model = (problem.family, problem.formula)
     worker.ask("load", path)
     first = worker.ask("fit", *model)
-    contender = Contender(tool, worker, min(runs, 2) if report.quick else runs, first, [], [], model)
+    contender = Contender(tool, worker, model, min(runs, QUICK_RUNS) if report.quick else runs, first)
     printed = worker.ask("print")["seconds"]
     if first["seconds"] > LONG_CALL:
         contender.calls.append(first)

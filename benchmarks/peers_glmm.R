@@ -4,6 +4,8 @@
 arguments <- commandArgs(trailingOnly = TRUE)
 tool <- arguments[1]
 threads <- as.integer(arguments[2])
+data <- NULL
+fit <- NULL
 
 json <- function(x) {
   if (is.list(x)) {
@@ -77,7 +79,8 @@ answer <- function(words) {
 version_of <- function(package) as.character(packageVersion(package))
 reply(list(versions = c(
   list(R = paste(R.version$major, R.version$minor, sep = "."), BLAS = basename(extSoftVersion()[["BLAS"]])),
-  if (tool == "glmmTMB") list(glmmTMB = version_of("glmmTMB"), TMB = version_of("TMB")) else list(lme4 = version_of("lme4")),
+  if (tool == "glmmTMB") list(glmmTMB = version_of("glmmTMB"), TMB = version_of("TMB")),
+  if (tool == "lme4") list(lme4 = version_of("lme4")),
   list(Matrix = version_of("Matrix"))
 )))
 

@@ -75,8 +75,9 @@ class Report:
         """Add one row per metric and save."""
         for metric, value in metrics.items():
             self.rows.append(make_row(problem, tool, metric, value, **rest))
-            self.say(f"{problem} | {tool} | threads {rest.get('threads')} | {metric} = {show(value)}")
         self.save()
+        figures = ", ".join(f"{metric} {show(value)}" for metric, value in metrics.items())
+        self.say(f"{problem}, {tool}, threads {rest.get('threads')}: {figures}")
 
     def note(self, text: str) -> None:
         """Keep a remark, such as what was left out and why."""
@@ -144,13 +145,13 @@ def markdown_tables(rows: Sequence[Row]) -> str:
 
 
 def show(value: Value) -> str:
-    """A value in four digits, or as it is."""
+    """A value in about four digits, or as it is."""
     if value is None:
         return ""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):
-        return f"{value:,.0f}" if abs(value) >= 1e4 else f"{value:.4g}"
+        return f"{value:,.2f}" if abs(value) >= 100 else f"{value:.4g}"
     return f"{value:,}" if isinstance(value, int) else value
 
 

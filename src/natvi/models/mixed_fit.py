@@ -18,6 +18,7 @@ from natvi.precision import float64, to_host
 from natvi.target.random_effects import omega_positions
 
 LARGEST_DRAW = 2_000_000_000  # bytes
+LARGEST_BATCH = 128  # draws per compiled call
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,13 +102,22 @@ class MixedFit:
                 f"{num_samples} draws of {r * n:,} random effects need {8 * num_samples * r * n / 2**30:.1f} GiB. "
                 "Draw fewer, or leave them out with random_effects=False."
             )
-        with float64():
-            draws = to_host(_draw(self.posterior, jax.random.key(seed), num_samples))
+        draws = self._draws(num_samples, seed)
         named = {name: draws.shared[:, j] for j, name in enumerate(self.fixed_names)}
         named |= dict(zip(component_names(self), component_draws(self, draws.shared).T, strict=True))
         if random_effects:
             named |= {f"{e}|{self.group_name}": draws.local[:, k] for k, e in enumerate(self.random_names)}
         return named
+
+    def _draws(self, num_samples: int, seed: int) -> ArrowVector:
+        """Draw in batches of one size, so that another number of draws needs no new compilation."""
+        size = min(LARGEST_BATCH, 1 << (num_samples - 1).bit_length())
+        with float64():
+            posterior = jax.device_put(self.posterior)
+            keys = jax.random.split(jax.random.key(seed), -(-num_samples // size) * size)
+            parts = [to_host(_draw(posterior, keys[at : at + size])) for at in range(0, len(keys), size)]
+        local, shared = (np.concatenate(arrays)[:num_samples] for arrays in zip(*parts, strict=True))
+        return ArrowVector(local, shared)  # type: ignore[arg-type]
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -168,6 +178,6 @@ class MixedFit:
         )
 
 
-@jax.jit(static_argnums=2)
-def _draw(posterior: ArrowPrecision, key: jax.Array, num_samples: int) -> ArrowVector:
-    return jax.lax.map(posterior.sample, jax.random.split(key, num_samples), batch_size=16)
+@jax.jit
+def _draw(posterior: ArrowPrecision, keys: jax.Array) -> ArrowVector:
+    return jax.lax.map(posterior.sample, keys, batch_size=16)

@@ -51,7 +51,7 @@ def _encode_binary(response: pd.Series, name: str) -> Response:
             )
         return Response(values, ())
     levels = _levels(response)
-    if len(levels) == 1:
+    if len(levels) == 1:  # all equal: the caller says so
         return Response(np.zeros(len(response)), ())
     if len(levels) != 2:
         raise ValueError(
@@ -69,7 +69,8 @@ def _encode_number(response: pd.Series, name: str, family: str) -> Response:
         raise ValueError(f"A {family} response must be numeric; {name!r} is of type {response.dtype}. {cure}")
     values = response.to_numpy(dtype=np.float64)
     if not np.all(np.isfinite(values)):
-        raise ValueError(f"The response {name!r} holds {int((~np.isfinite(values)).sum())} infinite value(s).")
+        count = int((~np.isfinite(values)).sum())
+        raise ValueError(f"The response {name!r} holds {count} infinite value(s). Remove or replace them.")
     if family == "poisson":
         negative, broken = values[values < 0], values[values != np.floor(values)]
         if len(negative):

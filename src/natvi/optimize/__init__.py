@@ -6,3 +6,5 @@ from natvi.optimize.nagm import nagm as nagm
 from natvi.optimize.pga import pga as pga
 from natvi.optimize.rule import Rule as Rule
 from natvi.optimize.snngm import snngm as snngm
+from natvi.optimize.vogn import VognRule as VognRule
+from natvi.optimize.vogn import vogn as vogn

@@ -1,0 +1,97 @@
+"""The softplus rule against brute force, over all means and variances that models meet."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from natvi.derivatives.quadrature import expected_softplus, log1p_unit
+from natvi.precision import float64
+from strategies import panels, quick_jit
+
+
+@pytest.fixture(autouse=True)
+def double():
+    with float64():
+        yield
+
+
+one_by_one = quick_jit(jax.vmap(expected_softplus))
+in_one_batch = quick_jit(expected_softplus)
+BOTH = pytest.mark.parametrize("rule", [one_by_one, in_one_batch], ids=["one by one", "in one batch"])
+
+
+@cache
+def points() -> tuple[np.ndarray, np.ndarray]:
+    """Draw means and sds over the whole range, and as many again where the rule is least accurate."""
+    rng = np.random.default_rng(0)
+    m = np.concatenate([rng.uniform(-30, 30, 400), rng.uniform(-3, 3, 400), [-30, -30, 30, 30]])
+    s = np.concatenate([10 ** rng.uniform(-4, np.log10(30), 400), rng.uniform(0.3, 2, 400), [1e-4, 30] * 2])
+    return m, s
+
+
+@cache
+def brute_force() -> np.ndarray:
+    """Return E softplus, E sigmoid, E sigmoid' at the points, `(3, k)`, relatively accurate."""
+    z, w = panels(-14.0, 20.0, 272)
+    w = w * np.exp(-0.5 * z**2) / np.sqrt(2 * np.pi)
+    exact = []
+    for m, s in zip(*points(), strict=True):
+        right, left = np.logaddexp(0.0, m + s * z), np.logaddexp(0.0, -m - s * z)
+        exact.append((w @ right, w @ np.exp(-left), w @ np.exp(-left - right)))
+    return np.array(exact).T
+
+
+@BOTH
+def test_softplus_and_its_derivatives(rule):
+    m, s = points()
+    value, slope, curvature = rule(jnp.asarray(m), jnp.asarray(s**2))
+    exact = brute_force()
+    assert exact[0].min() < 1e-12
+    np.testing.assert_allclose(value, exact[0], rtol=1e-7, atol=0)
+    np.testing.assert_allclose(slope, exact[1], rtol=1e-6, atol=0)
+    np.testing.assert_allclose(curvature, exact[2], rtol=0, atol=1e-8)
+
+
+def test_without_variance_it_is_the_function_itself():
+    m = np.linspace(-30, 30, 61)
+    value, slope, curvature = one_by_one(jnp.asarray(m), jnp.zeros(61))
+    sigmoid = np.exp(-np.logaddexp(0.0, -m))
+    np.testing.assert_allclose(value, np.logaddexp(0.0, m), rtol=1e-8)
+    np.testing.assert_allclose(slope, sigmoid, rtol=1e-8)
+    np.testing.assert_allclose(curvature, sigmoid * np.exp(-np.logaddexp(0.0, m)), rtol=1e-8)
+
+
+@BOTH
+def test_reflection(rule):
+    """softplus(x) - softplus(-x) = x and sigmoid(x) + sigmoid(-x) = 1 survive the expectation."""
+    m, s = points()
+    right, left = (rule(jnp.asarray(sign * m), jnp.asarray(s**2)) for sign in (1.0, -1.0))
+    np.testing.assert_allclose(right[0] - left[0], m, rtol=1e-8, atol=1e-8)
+    np.testing.assert_allclose(right[1] + left[1], np.ones(len(m)), rtol=1e-8)
+    np.testing.assert_allclose(right[2], left[2], rtol=0, atol=2e-8)
+
+
+@pytest.mark.parametrize("s", [1e-4, 0.1, 0.9, 4.0, 30.0])
+def test_monotone_in_the_mean_and_above_jensen(s):
+    m = np.linspace(-30, 30, 4001)
+    value, slope, curvature = (np.asarray(a) for a in in_one_batch(jnp.asarray(m), jnp.full(4001, s**2)))
+    assert np.all(np.diff(value) > 0)
+    assert np.all(value >= np.logaddexp(0.0, m) * (1 - 1e-8))
+    assert np.all(slope > 0) and np.all(slope < 1 + 1e-8) and np.all(curvature > 0)
+
+
+def test_log1p_unit():
+    x = np.concatenate([[1e-300, 1e-30, 1e-8, 1.0], np.random.default_rng(1).uniform(0, 1, 10_000)])
+    np.testing.assert_allclose(log1p_unit(jnp.asarray(x)), np.log1p(x), rtol=1e-13, atol=0)
+    assert float(log1p_unit(jnp.zeros(()))) == 0.0
+
+
+def test_dtype_is_kept():
+    with jax.enable_x64(False):
+        narrow = jnp.zeros(3, jnp.float32)
+        assert {a.dtype for a in jax.eval_shape(expected_softplus, narrow, narrow)} == {np.dtype(np.float32)}
+    wide = jnp.zeros(3)
+    assert {a.dtype for a in jax.eval_shape(expected_softplus, wide, wide)} == {np.dtype(np.float64)}

@@ -1,0 +1,95 @@
+"""The natural gradient of every structure against the explicit Fisher matrix."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import structures as st
+from hypothesis import given, settings
+from hypothesis import strategies as hs
+
+from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
+from natvi.linalg import DenseFactor
+from natvi.natural import corollary_mean, natural_direction
+from natvi.natural.fisher import fisher_information
+from natvi.precision import float64
+
+
+def explicit(gaussian, g, G):
+    """Solve with the explicit Fisher matrix in (mean, free entries)."""
+    at = st.pattern(gaussian.factor)
+    d = len(st.flat(gaussian.mean))
+    is_covariance = isinstance(gaussian, CovarianceGaussian)
+
+    def covariance_of(entries):
+        F = jnp.zeros((d, d)).at[at].set(entries)
+        return F @ F.T if is_covariance else jnp.linalg.inv(F @ F.T)
+
+    fisher = fisher_information(covariance_of, jnp.asarray(st.dense(gaussian.factor)[at]), d)
+    right = np.concatenate([st.flat(g), st.dense(G)[at]])
+    return np.linalg.solve(np.asarray(fisher), right), at
+
+
+@pytest.mark.parametrize("name", st.STRUCTURES)
+@settings(max_examples=6)
+@given(size=hs.integers(2, 4), seed=hs.integers(0, 10_000))
+def test_equals_the_explicit_fisher_solve(name, size, seed):
+    with float64():
+        rng = np.random.default_rng(seed + 1)
+        gaussian = st.random_gaussian(name, size, seed)
+        g, G = st.random_vector(gaussian.mean, rng), st.random_on_pattern(gaussian.factor, rng)
+        direction = natural_direction(gaussian, g, G)
+        expected, at = explicit(gaussian, g, G)
+        found = np.concatenate([st.flat(direction.mean), st.dense(direction.factor)[at]])
+        scale = np.abs(expected).max()
+        np.testing.assert_allclose(found, expected, atol=1e-10 * max(scale, 1.0), rtol=1e-9)
+
+
+@pytest.mark.parametrize("name", st.STRUCTURES)
+def test_the_pattern_is_kept(name):
+    with float64():
+        rng = np.random.default_rng(3)
+        gaussian = st.random_gaussian(name, 3, 2)
+        G = st.random_on_pattern(gaussian.factor, rng)
+        direction = natural_direction(gaussian, st.random_vector(gaussian.mean, rng), G)
+        outside = st.dense(direction.factor).copy()
+        outside[st.pattern(gaussian.factor)] = 0.0
+        assert np.all(outside == 0.0)
+        assert gaussian.factor.num_entries == len(st.pattern(gaussian.factor)[0])
+
+
+def test_a_part_of_the_dense_natural_gradient_is_not_the_sparse_one():
+    with float64():
+        rng = np.random.default_rng(0)
+        arrow = st.random_gaussian("arrow precision", 2, 1)
+        G, g = st.random_on_pattern(arrow.factor, rng), st.random_vector(arrow.mean, rng)
+        full = PrecisionGaussian(jnp.asarray(st.flat(arrow.mean)), DenseFactor(jnp.asarray(st.dense(arrow.factor))))
+        # the dense gradient has entries off the pattern; on it both agree
+        dense_G = np.tril(rng.standard_normal(st.dense(G).shape))
+        at = st.pattern(arrow.factor)
+        dense_G[at] = st.dense(G)[at]
+        dense_direction = natural_direction(full, jnp.asarray(st.flat(g)), DenseFactor(jnp.asarray(dense_G)))
+        sparse_direction = natural_direction(arrow, g, G)
+        gap = st.dense(dense_direction.factor)[at] - st.dense(sparse_direction.factor)[at]
+        assert np.abs(gap).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["dense precision", "arrow precision"])
+def test_corollary_1_is_the_update_of_the_transformed_parameter(name):
+    """(T_new' mu_new) = T' mu + rho (T^-1 g + H' T' mu) has the solution of Corollary 1."""
+    with float64():
+        rng = np.random.default_rng(5)
+        gaussian = st.random_gaussian(name, 3, 4)
+        g, G = st.random_vector(gaussian.mean, rng), st.random_on_pattern(gaussian.factor, rng)
+        rho = 0.1
+        direction = natural_direction(gaussian, g, G)
+        T, mu = st.dense(gaussian.factor), st.flat(gaussian.mean)
+        H = np.linalg.solve(T, st.dense(direction.factor))
+        T_new = T + rho * T @ H
+        expected = np.linalg.solve(T_new.T, T.T @ mu + rho * (np.linalg.solve(T, st.flat(g)) + H.T @ T.T @ mu))
+        rebuilt = jax_factor(gaussian.factor, direction.factor, rho)
+        found = mu + rho * st.flat(corollary_mean(gaussian.factor, rebuilt, g))
+        np.testing.assert_allclose(found, expected, rtol=1e-10)
+
+
+def jax_factor(factor, direction, rho):
+    return type(factor)(*(f + rho * d for f, d in zip(factor, direction, strict=True)))

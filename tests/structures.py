@@ -1,0 +1,99 @@
+"""The five structures with random factors, and their dense mirrors: a new structure adds one line and inherits the laws."""
+
+from collections.abc import Callable
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natvi.gaussian import (
+    CovarianceGaussian,
+    arrow_precision,
+    block_covariance,
+    dense_covariance,
+    dense_precision,
+    diagonal_covariance,
+)
+from natvi.linalg import ArrowFactor, ArrowVector, BlockFactor, DenseFactor, DiagonalFactor
+
+STRUCTURES: dict[str, Callable[[int], Any]] = {
+    "diagonal": lambda size: diagonal_covariance(jnp.zeros(size)),
+    "dense covariance": lambda size: dense_covariance(jnp.zeros(size)),
+    "dense precision": lambda size: dense_precision(jnp.zeros(size)),
+    "block covariance": lambda size: block_covariance(jnp.zeros(3 * size), (size, 1, size, size - 1)),
+    "arrow precision": lambda size: arrow_precision(ArrowVector(jnp.zeros((2, size)), jnp.zeros(size))),
+    "arrow precision, one effect": lambda size: arrow_precision(ArrowVector(jnp.zeros((1, size)), jnp.zeros(2))),
+}
+
+
+def flat(x: Any) -> np.ndarray:
+    """Lay a vector out, the locals of an arrow group by group."""
+    if isinstance(x, ArrowVector):
+        return np.concatenate([np.asarray(x.local).T.ravel(), np.asarray(x.shared)])
+    return np.asarray(x)
+
+
+def unflat(x: np.ndarray, like: Any) -> Any:
+    """Invert `flat`."""
+    if isinstance(like, ArrowVector):
+        r, n = like.local.shape
+        return ArrowVector(jnp.asarray(x[: r * n].reshape(n, r).T), jnp.asarray(x[r * n :]))
+    return jnp.asarray(x)
+
+
+def dense(factor: Any) -> np.ndarray:
+    """Return a factor as a matrix."""
+    if isinstance(factor, DiagonalFactor):
+        return np.diag(np.asarray(factor.values))
+    if isinstance(factor, DenseFactor):
+        return np.asarray(factor.matrix)
+    if isinstance(factor, BlockFactor):
+        matrix = np.zeros((factor.layout.dimension,) * 2)
+        for stack, index in zip(factor.stacks, factor.layout.indices, strict=True):
+            matrix[index[:, None], index[None]] = np.asarray(stack)
+        return matrix
+    assert isinstance(factor, ArrowFactor)
+    local, cross, shared = (np.asarray(part) for part in factor)
+    g, r, n = cross.shape
+    matrix = np.zeros((r * n + g, r * n + g))
+    for i in range(n):
+        own = slice(r * i, r * i + r)
+        matrix[own, own], matrix[r * n :, own] = local[..., i], cross[..., i]
+    matrix[r * n :, r * n :] = shared
+    return matrix
+
+
+def pattern(factor: Any) -> tuple[np.ndarray, ...]:
+    """Return the positions of the free entries in the dense matrix."""
+    ones = jax.tree.map(jnp.ones_like, factor.diagonal())
+    return np.nonzero(dense(factor.outer(ones, ones)))
+
+
+def random_vector(like: Any, rng: np.random.Generator) -> Any:
+    """Draw a standard normal vector."""
+    return jax.tree.map(lambda a: jnp.asarray(rng.standard_normal(a.shape)), like)
+
+
+def random_on_pattern(factor: Any, rng: np.random.Generator) -> Any:
+    """Draw standard normal entries on the pattern."""
+    ones = jax.tree.map(jnp.ones_like, factor.diagonal())
+    mask = factor.outer(ones, ones)
+    return jax.tree.map(lambda m: m * jnp.asarray(rng.standard_normal(m.shape)), mask)
+
+
+def random_gaussian(name: str, size: int, seed: int) -> Any:
+    """Draw a Gaussian of a structure: a random mean, a well conditioned factor with diagonal signs of both kinds."""
+    rng = np.random.default_rng(seed)
+    blank = STRUCTURES[name](size)
+    factor = jax.tree.map(lambda a: 0.3 * a, random_on_pattern(blank.factor, rng))
+    signs = jax.tree.map(lambda a: jnp.where(a < 0, -1.0, 1.0) * (0.6 + 0.5 * jnp.abs(a)), factor.diagonal())
+    mean = random_vector(blank.mean, rng)
+    return eqx.tree_at(lambda q: (q.mean, q.factor), blank, (mean, factor.with_diagonal(signs)))
+
+
+def covariance(gaussian: Any) -> np.ndarray:
+    """Return the dense covariance."""
+    F = dense(gaussian.factor)
+    return F @ F.T if isinstance(gaussian, CovarianceGaussian) else np.linalg.inv(F @ F.T)

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import scipy.stats
-import structures as st
 
+import structures as st
 from natvi.gaussian import block_covariance
 from natvi.precision import float64
 

@@ -1,5 +1,7 @@
 """The arrow against dense NumPy: every product, solve and factor, for all small sizes."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -21,8 +23,8 @@ from strategies import (
     random_vector,
 )
 
-# few sizes, because each is compiled once; no groups at all and a single shared coordinate included
-sizes = st.tuples(st.sampled_from([1, 2, 3]), st.sampled_from([1, 4]), st.sampled_from([0, 1, 5]))
+# (r, g, n); few, because each is compiled once
+sizes = st.sampled_from([(1, 1, 1), (1, 4, 5), (2, 1, 5), (2, 4, 1), (2, 3, 0), (3, 4, 5), (3, 1, 2)])
 seeds = st.integers(0, 1000)
 TIGHT = {"rtol": 1e-11, "atol": 1e-12}
 
@@ -38,11 +40,23 @@ def matrix_methods(H: ArrowMatrix, x: ArrowVector) -> tuple:
     return H.matvec(x), H.cholesky()
 
 
+class FactorAnswers(NamedTuple):
+    """What a factor says, with x a vector."""
+
+    solve: ArrowVector
+    solve_transposed: ArrowVector
+    product: ArrowVector
+    transposed_product: ArrowVector
+    multiply_transposed: ArrowMatrix
+    log_determinant: jax.Array
+
+
 @quick_jit
-def factor_methods(T: ArrowFactor, x: ArrowVector) -> tuple:
-    return (
+def factor_methods(T: ArrowFactor, x: ArrowVector) -> FactorAnswers:
+    return FactorAnswers(
         T.solve(x),
         T.solve_transposed(x),
+        T.product(x),
         T.transposed_product(x),
         T.multiply_transposed(),
         T.log_determinant(),
@@ -63,12 +77,13 @@ def test_matrix_methods(size, seed):
 def test_factor_methods(size, seed):
     T, x = random_factor(*size, seed), random_vector(*size, seed + 2)
     dense, b = dense_factor(T), dense_vector(x)
-    solved, solved_transposed, product, square, log_determinant = factor_methods(T, x)
-    np.testing.assert_allclose(dense_vector(solved), np.linalg.solve(dense, b), **TIGHT)
-    np.testing.assert_allclose(dense_vector(solved_transposed), np.linalg.solve(dense.T, b), **TIGHT)
-    np.testing.assert_allclose(dense_vector(product), dense.T @ b, **TIGHT)
-    np.testing.assert_allclose(dense_matrix(square), dense @ dense.T, **TIGHT)
-    np.testing.assert_allclose(log_determinant, np.linalg.slogdet(dense)[1], **TIGHT)
+    got = factor_methods(T, x)
+    np.testing.assert_allclose(dense_vector(got.solve), np.linalg.solve(dense, b), **TIGHT)
+    np.testing.assert_allclose(dense_vector(got.solve_transposed), np.linalg.solve(dense.T, b), **TIGHT)
+    np.testing.assert_allclose(dense_vector(got.product), dense @ b, **TIGHT)
+    np.testing.assert_allclose(dense_vector(got.transposed_product), dense.T @ b, **TIGHT)
+    np.testing.assert_allclose(dense_matrix(got.multiply_transposed), dense @ dense.T, **TIGHT)
+    np.testing.assert_allclose(got.log_determinant, np.linalg.slogdet(dense)[1], **TIGHT)
 
 
 def test_log_determinant_ignores_the_signs_of_the_diagonal():
@@ -82,19 +97,54 @@ def test_log_determinant_ignores_the_signs_of_the_diagonal():
 def test_cholesky_undoes_multiply_transposed_up_to_signs(size, seed):
     T = random_factor(*size, seed)
     signs = np.sign(np.diag(dense_factor(T)))
-    *_, square, _ = factor_methods(T, random_vector(*size, 0))
+    square = factor_methods(T, random_vector(*size, 0)).multiply_transposed
     _, again = matrix_methods(square, random_vector(*size, 0))
     np.testing.assert_allclose(dense_factor(again), dense_factor(T) * signs, **TIGHT)
 
 
+multiply = quick_jit(ArrowFactor.multiply)
+
+
 @given(sizes, seeds)
 def test_pattern_is_closed_under_products(size, seed):
+    T, H = random_factor(*size, seed), random_factor(*size, seed + 3)
+    product = dense_factor(T) @ dense_factor(H)
+    np.testing.assert_allclose(dense_factor(multiply(T, H)), product, **TIGHT)
     r, _, n = size
-    T, H = dense_factor(random_factor(*size, seed)), dense_factor(random_factor(*size, seed + 3))
-    product = T @ H
     on_pattern = dense_factor(ArrowFactor(*(jnp.asarray(part) for part in pattern_parts(product, r, n))))
     np.testing.assert_array_equal(on_pattern, product)
     assert np.all(np.triu(product, 1) == 0.0)
+
+
+def test_methods_for_natural_gradients():
+    """half(T' G), a b', another diagonal and -Sigma hess T^-T are the dense results, cut to the pattern."""
+    size = 2, 3, 4
+    T, G, hess = random_factor(*size, 0), random_factor(*size, 1), random_arrow(*size, 2)
+    a, b = random_vector(*size, 3), random_vector(*size, 4)
+    ones = jax.tree.map(jnp.ones_like, a)
+
+    @quick_jit
+    def ask(T: ArrowFactor, G: ArrowFactor, hess: ArrowMatrix, a: ArrowVector, b: ArrowVector) -> tuple:
+        return (
+            (T.half_transposed_product(G), T.outer(a, b), T.with_diagonal(a), T.curvature_precision(hess)),
+            T.outer(ones, ones),
+            T.diagonal(),
+        )
+
+    got, mask, diagonal = ask(T, G, hess, a, b)
+    mask, L, x, y = dense_factor(mask), dense_factor(T), dense_vector(a), dense_vector(b)
+    product = L.T @ dense_factor(G)
+    curvature = -np.linalg.solve(L @ L.T, dense_matrix(hess)) @ np.linalg.inv(L).T
+    expected = (
+        product - 0.5 * np.diag(np.diag(product)),
+        np.outer(x, y),
+        L + np.diag(x - np.diag(L)),
+        curvature,
+    )
+    for one, dense in zip(got, expected, strict=True):
+        np.testing.assert_allclose(dense_factor(one), mask * dense, **TIGHT)
+    np.testing.assert_allclose(dense_vector(diagonal), np.diag(L), **TIGHT)
+    assert mask.sum() == T.num_entries
 
 
 @given(sizes, seeds)

@@ -3,10 +3,10 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import structures as st
 from hypothesis import given, settings
 from hypothesis import strategies as hs
 
+import structures as st
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import DenseFactor
 from natvi.natural import corollary_mean, natural_direction

@@ -46,7 +46,7 @@ def double():
 
 
 class Path(NamedTuple):
-    """A run of the ascent: its last state and, after every iteration, the bound and the halvings."""
+    """A run of the ascent: its last state, and for every iteration the bound, the step tried, the steps accepted."""
 
     state: AscentState
     elbo: np.ndarray
@@ -61,7 +61,7 @@ def run(target: SumOfTerms, state: AscentState, plain: jax.Array) -> tuple:
     def step(state: AscentState, _: None) -> tuple:
         halvings = jnp.where(plain, jnp.maximum(state.halvings, 0), state.halvings)
         state = ascent_step(target, state._replace(halvings=halvings))
-        return state, (state.elbo, state.halvings, state.accepted)
+        return state, (state.elbo, halvings, state.accepted)
 
     return jax.lax.scan(step, state, None, length=STEPS)
 
@@ -83,17 +83,17 @@ def epilepsy(plain: bool = False) -> Path:
 
 
 @cache
-def random_slopes() -> Path:
-    """Run on a binary response with two effects per group, from a start far away."""
-    case = mixed_case("bernoulli", (2, 1, 9, 3, 4, 6), 2, seed=3)
-    precision = jax.tree.map(lambda a: 0.3 * a, random_arrow(2, case.g, case.n, seed=4))
-    return path(case.target, Natural(random_vector(2, case.g, case.n, seed=5), precision))
+def binary() -> Path:
+    """Run on a small model with a binary response, from a start far away."""
+    case = mixed_case("bernoulli", (2, 1, 9, 3, 4, 6), 1, seed=3)
+    precision = ArrowMatrix(*(0.3 * part for part in random_arrow(1, case.g, case.n, seed=4)))
+    return path(case.target, Natural(random_vector(1, case.g, case.n, seed=5), precision))
 
 
 # --- real targets ------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("ascent", [epilepsy, random_slopes])
+@pytest.mark.parametrize("ascent", [epilepsy, binary])
 def test_the_bound_never_falls(ascent):
     elbo = ascent().elbo
     assert np.all(np.isfinite(elbo))
@@ -116,10 +116,10 @@ def test_acceleration_changes_the_way_not_the_goal():
 
 
 def moments(state: AscentState) -> tuple[np.ndarray, np.ndarray]:
-    return dense_moments(ArrowPrecision.from_natural(*unpack(state.x)))
+    return dense_moments(quick_jit(ArrowPrecision.from_natural)(*unpack(state.x)))
 
 
-@pytest.mark.parametrize("ascent", [epilepsy, random_slopes])
+@pytest.mark.parametrize("ascent", [epilepsy, binary])
 def test_fixed_point(ascent):
     """S = -E hess and E grad = 0, in units of posterior sds."""
     state = ascent().state
@@ -208,7 +208,7 @@ def test_a_direction_that_never_helps_stalls():
     wrong = state._replace(G=jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), state.G))
     last, (elbo, halvings, accepted) = run(target, wrong, jnp.asarray(False))
     assert np.all(elbo == wrong.elbo) and np.all(accepted == 1)
-    np.testing.assert_array_equal(halvings, np.arange(1, STEPS + 1))
+    np.testing.assert_array_equal(halvings, np.arange(STEPS))
     same(last.x, wrong.x)
     assert bool(is_stalled(last)) and not bool(is_stalled(wrong))
     assert not bool(is_stalled(last._replace(halvings=jnp.asarray(MAX_HALVINGS))))

@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import structures as st
 
+import structures as st
 from natvi import optimize, recipes
 from natvi.derivatives.per_example import CurvatureGradient
 from natvi.precision import float64
@@ -100,7 +100,7 @@ def test_pga_reaches_its_noise_floor(name):
 )
 def test_vogn_finds_the_mean(name):
     with float64():
-        target, mean, Sigma = gaussian_target(name)
+        target, mean, _Sigma = gaussian_target(name)
         rule = optimize.vogn(0.05)
         gaussian = st.STRUCTURES[name](2)
         state = rule.init(gaussian)

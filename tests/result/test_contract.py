@@ -8,11 +8,11 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit, ndtri
-from strategies import dense_factor
 
 import natvi
 from natvi.data import load_epilepsy, load_sleepstudy
 from natvi.linalg import ArrowFactor
+from strategies import dense_factor
 
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SLEEP = "Reaction ~ Days + (Days | Subject)"
@@ -154,7 +154,7 @@ def test_sample_without_random_effects(sleep: natvi.Result, sleep_draws: dict[st
 def test_sample_is_checked(counts: natvi.Result) -> None:
     with pytest.raises(ValueError, match="at least 1"):
         counts.sample(0)
-    with pytest.raises(ValueError, match="GiB.*random_effects=False"):
+    with pytest.raises(ValueError, match=r"GiB.*random_effects=False"):
         counts.sample(10**8)
 
 
@@ -367,7 +367,7 @@ def test_covariate_called_sigma() -> None:
     data = load_sleepstudy().rename(columns={"Days": "sigma"})
     result = natvi.glmm("Reaction ~ sigma + (sigma | Subject)", data).fit()
     assert result.summary().index.is_unique
-    draws = result.sample(50)
+    draws = result.sample(128)
     assert draws["sigma"].mean() == pytest.approx(10.5, abs=2) and draws["residual sigma"].mean() > 20
 
 
@@ -376,7 +376,7 @@ def test_group_with_the_name_of_a_column(name: str) -> None:
     data = load_sleepstudy().rename(columns={"Subject": name})
     result = natvi.glmm(f"Reaction ~ Days + (Days | {name})", data).fit()
     assert len(result.random_effects().columns) == 6 and result.random_effects().iloc[0, 0] == "308"
-    assert result.to_arviz(5).posterior.sizes["draw"] == 5
+    assert result.to_arviz(128).posterior.sizes["draw"] == 128
     result.plot_random_effects()
 
 
@@ -384,12 +384,12 @@ def test_group_with_the_name_of_a_column(name: str) -> None:
 
 
 def test_to_arviz(sleep: natvi.Result) -> None:
-    tree = sleep.to_arviz(60, seed=3)
+    tree = sleep.to_arviz(150, seed=3)
     posterior = tree["posterior"]
-    assert dict(posterior.sizes) == {"chain": 1, "draw": 60, "Subject": 18}
+    assert dict(posterior.sizes) == {"chain": 1, "draw": 150, "Subject": 18}
     assert posterior["Days|Subject"].dims == ("chain", "draw", "Subject")
     assert list(posterior["Subject"].values[:2]) == ["308", "309"]
-    draws = sleep.sample(60, seed=3)
+    draws = sleep.sample(150, seed=3)
     np.testing.assert_array_equal(posterior["sigma"].values[0], draws["sigma"])
     np.testing.assert_array_equal(posterior["Days|Subject"].values[0], draws["Days|Subject"])
 
@@ -469,6 +469,15 @@ def test_plots_return_axes(sleep: natvi.Result, name: str) -> None:
     assert isinstance(made, Axes) and made.has_data() and made.get_title()
     given = Figure().subplots()
     assert getattr(sleep, name)(ax=given) is given and given.has_data()
+
+
+def test_names_that_are_long_or_look_like_mathematics(tmp_path: Path) -> None:
+    long = "how many seizures there were in the eight weeks before the trial, on a log scale"
+    data = load_epilepsy().rename(columns={"base": long, "age": "cost $a_$", "subject": "$x^$"})
+    result = natvi.glmm(f"y ~ `{long}`*trt + `cost $a_$` + visit + (1 | `$x^$`)", data, family="poisson").fit()
+    labels = [text.get_text() for text in result.plot_fixed_effects().get_yticklabels()]
+    assert all(len(text) <= 42 for text in labels) and labels[1].endswith("…")
+    assert result.report(tmp_path / "fit.html").exists()  # draws everything
 
 
 def test_plots_leave_pyplot_alone(counts: natvi.Result) -> None:

@@ -444,6 +444,19 @@ def test_padding_does_not_matter(name, r):
     jax.tree.map(np.testing.assert_array_equal, clean, other)
 
 
+@pytest.mark.parametrize("name", LIKELIHOODS)
+def test_hessian_at_a_point(name):
+    """All mass at one point: E hess is the Hessian of `value`."""
+    case = model(name, 1)
+    at = dense_vector(probe(name, 1).centre.mean)
+
+    def value(x: jax.Array) -> jax.Array:
+        return case.target.value(ArrowVector(x[: case.n][None], x[case.n :]))
+
+    got = quick_jit(lambda target, theta: target.hessian(theta))(case.target, arrow_vector(at, 1, case.n))
+    np.testing.assert_allclose(dense_matrix(got), quick_jit(jax.hessian(value))(jnp.asarray(at)), rtol=1e-8, atol=1e-8)
+
+
 # --- blocks of groups --------------------------------------------------------------------------------------
 
 

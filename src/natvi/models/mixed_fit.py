@@ -18,7 +18,7 @@ from natvi.precision import float64, to_host
 from natvi.target.random_effects import omega_positions
 
 LARGEST_DRAW = 2_000_000_000  # bytes
-LARGEST_BATCH = 128  # draws per compiled call
+LARGEST_BATCH, BATCH_BYTES = 128, 2**27  # draws per compiled call
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,22 +102,26 @@ class MixedFit:
                 f"{num_samples} draws of {r * n:,} random effects need {8 * num_samples * r * n / 2**30:.1f} GiB. "
                 "Draw fewer, or leave them out with random_effects=False."
             )
-        draws = self._draws(num_samples, seed)
-        named = {name: draws.shared[:, j] for j, name in enumerate(self.fixed_names)}
-        named |= dict(zip(component_names(self), component_draws(self, draws.shared).T, strict=True))
+        local, shared = self._draws(num_samples, seed, random_effects)
+        named = {name: shared[:, j] for j, name in enumerate(self.fixed_names)}
+        named |= dict(zip(component_names(self), component_draws(self, shared).T, strict=True))
         if random_effects:
-            named |= {f"{e}|{self.group_name}": draws.local[:, k] for k, e in enumerate(self.random_names)}
+            named |= {f"{e}|{self.group_name}": local[:, k] for k, e in enumerate(self.random_names)}
         return named
 
-    def _draws(self, num_samples: int, seed: int) -> ArrowVector:
-        """Draw in batches of one size, so that another number of draws needs no new compilation."""
-        size = min(LARGEST_BATCH, 1 << (num_samples - 1).bit_length())
+    def _draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Draw `(s, r, n)` and `(s, g)` in batches of one size: another number of draws needs no new compilation."""
+        fitting = max(1, BATCH_BYTES // (8 * self.posterior.mean.local.size))
+        size = min(LARGEST_BATCH, 1 << (num_samples - 1).bit_length(), 1 << (fitting.bit_length() - 1))
+        local, shared = [], []
         with float64():
             posterior = jax.device_put(self.posterior)
             keys = jax.random.split(jax.random.key(seed), -(-num_samples // size) * size)
-            parts = [to_host(_draw(posterior, keys[at : at + size])) for at in range(0, len(keys), size)]
-        local, shared = (np.concatenate(arrays)[:num_samples] for arrays in zip(*parts, strict=True))
-        return ArrowVector(local, shared)  # type: ignore[arg-type]
+            for at in range(0, len(keys), size):
+                draws = to_host(_draw(posterior, keys[at : at + size]))
+                local.append(draws.local if keep_local else draws.local[:0].copy())
+                shared.append(draws.shared)
+        return np.concatenate(local)[:num_samples], np.concatenate(shared)[:num_samples]
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -162,7 +166,7 @@ class MixedFit:
         """Rebuild the model from its stored form."""
         mean = ArrowVector(arrays["mean_local"], arrays["mean_shared"])  # type: ignore[arg-type]
         factor = ArrowFactor(*(arrays[f"factor_{part}"] for part in ("local", "cross", "shared")))  # type: ignore[arg-type]
-        return cls(
+        fit = cls(
             formula=document["formula"],
             family=FAMILIES[document["family"]],
             columns=ColumnRecipe.from_dict(document["columns"]),
@@ -176,6 +180,23 @@ class MixedFit:
             num_rows=document["num_rows"],
             notes=tuple(document["notes"]),
         )
+        fit._check_shapes(arrays)
+        return fit
+
+    def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
+        r, n, g = len(self.random_names), len(self.group_labels), len(self.shared_names())
+        expected = {
+            "mean_local": (r, n),
+            "mean_shared": (g,),
+            "factor_local": (r, r, n),
+            "factor_cross": (g, r, n),
+            "factor_shared": (g, g),
+            "inverse_shared": (g, g),
+            "local_sds": (r, n),
+        }
+        for name, shape in expected.items():
+            if arrays[name].shape != shape:
+                raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shape} is needed")
 
 
 @jax.jit

@@ -7,6 +7,7 @@ import pandas as pd
 
 INK, SHADE = "#1f4e79", "#9db8d2"
 MOST_GROUPS = 400
+LONGEST_NAME = 40
 
 
 def new_axis(width: float = 6.0, height: float = 3.5) -> Any:
@@ -16,6 +17,13 @@ def new_axis(width: float = 6.0, height: float = 3.5) -> Any:
     ax = Figure(figsize=(width, height), layout="constrained").subplots()
     ax.spines[["top", "right"]].set_visible(False)
     return ax
+
+
+def label(name: object) -> str:
+    """Return a name that fits beside a picture and is no mathematics to matplotlib."""
+    text = str(name)
+    text = text if len(text) <= LONGEST_NAME else text[: LONGEST_NAME - 1] + "…"
+    return text.replace("$", r"\$")
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
@@ -35,7 +43,7 @@ def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
     ax.hlines(at, low, high, color=SHADE, linewidth=4)
     ax.plot(table["mean"], at, "o", color=INK, markersize=5)
     ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set_yticks(at, [str(name) for name in table.index])
+    ax.set_yticks(at, [label(name) for name in table.index])
     ax.set(title=title, ylim=(-0.6, len(table) - 0.4))
     return ax
 
@@ -52,6 +60,6 @@ def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     ax.vlines(at, low, high, color=SHADE, linewidth=max(0.5, 120 / len(ordered)))
     ax.plot(at, ordered["mean"], ".", color=INK, markersize=4)
     ax.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set(xlabel=f"{ordered.columns[0]}, ordered", ylabel=str(first), title="random effects")
+    ax.set(xlabel=f"{label(ordered.columns[0])}, ordered", ylabel=label(first), title="random effects")
     ax.set_xticks([])
     return ax

@@ -76,6 +76,8 @@ def closer_look(ax: Any, limits: tuple[tuple[float, float], tuple[float, float]]
     for line in ax.get_lines():
         inset.plot(*line.get_data(), color=line.get_color(), marker=line.get_marker(), markersize=1.8, linewidth=0.9)
     inset.set(xlim=limits[0], ylim=limits[1])
+    inset.yaxis.tick_right()
+    inset.locator_params(nbins=4)
     inset.tick_params(labelsize=6.5, colors=INK, length=2)
     ax.indicate_inset_zoom(inset, edgecolor=INK, alpha=0.8)
 

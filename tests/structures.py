@@ -1,4 +1,4 @@
-"""The five structures with random factors, and their dense mirrors: a new structure adds one line and inherits the laws."""
+"""The five structures with random factors and dense mirrors: a new one adds a line and inherits the laws."""
 
 from collections.abc import Callable
 from typing import Any

@@ -17,10 +17,12 @@ import natvi
 from benchmarks import growth
 from benchmarks.peers import joined, largest_difference, start_peer
 from benchmarks.report import Report
-from benchmarks.workers import Worker, WorkerError, thread_counts
+from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError, thread_counts
 from natvi.data.external import VARIABLE
 
 LONG_CALL = 60.0  # seconds; so long a first call counts as a run: warming up changes nothing
+VERY_LONG_CALL = 300.0  # and after one as long as this there is no second
+LIMIT = 3600.0  # here a peer's call is given up
 COLD_RUNS = 3
 QUICK_RUNS = 2
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
@@ -92,7 +94,10 @@ def run(report: Report, only: Sequence[str] = ()) -> None:
     report.settings |= SETTINGS
     for problem in PROBLEMS:
         if problem.name.lower() in chosen:
-            _measure(report, problem)
+            try:
+                _measure(report, problem)
+            except (WorkerError, ValueError) as error:
+                report.note(f"{problem.name} stopped: {error}")
     growth.run(report, [name for name in growth.NAMES if name.lower() in chosen])
 
 
@@ -103,15 +108,21 @@ def _measure(report: Report, problem: Problem) -> None:
         path = Path(folder) / "data.csv"
         problem.load().to_csv(path, index=False)
         contenders = _contenders(report, problem, path, stack)
-        for _ in range(max(contender.runs for contender in contenders)):
-            for contender in list(contenders):
-                try:
-                    contender.run()
-                except WorkerError as error:
-                    report.note(f"{contender.tool} stopped on {problem.name}: {error}")
-                    contenders.remove(contender)
-        _tell(report, problem, contenders)
+        try:
+            _take_turns(report, problem, contenders)
+        finally:  # whatever happens, what was measured is told
+            _tell(report, problem, [contender for contender in contenders if contender.calls])
         _cold(report, problem, path, contenders)
+
+
+def _take_turns(report: Report, problem: Problem, contenders: list[Contender]) -> None:
+    for _ in range(max((contender.runs for contender in contenders), default=0)):
+        for contender in list(contenders):
+            try:
+                contender.run()
+            except WorkerError as error:
+                report.note(f"{contender.tool} stopped on {problem.name}: {error}")
+                contenders.remove(contender)
 
 
 def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.ExitStack) -> list[Contender]:
@@ -123,10 +134,14 @@ def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.
                 continue
             report.say(f"{problem.name}: starting {tool}, threads {threads}")
             try:
-                worker = stack.enter_context(Worker(NATVI, threads) if tool == "natvi" else start_peer(tool, threads))
+                worker = Worker(NATVI, threads) if tool == "natvi" else start_peer(tool, threads)
+                stack.enter_context(worker)
                 ready.append(_first_call(report, problem, path, tool, worker))
             except WorkerError as error:
                 report.note(f"{tool} (threads: {threads}) left out on {problem.name}: {error}")
+                if isinstance(error, WorkerTimeoutError):
+                    limit = {"seconds_more_than": LIMIT}
+                    report.add(problem.name, tool, limit, threads=threads, versions=worker.versions)
     return ready
 
 
@@ -134,7 +149,9 @@ def _first_call(report: Report, problem: Problem, path: Path, tool: str, worker:
     runs = problem.runs if tool == "natvi" else problem.peer_runs
     model = (problem.family, problem.formula)
     worker.ask("load", path)
-    first = worker.ask("fit", *model)
+    first = worker.ask("fit", *model, limit=None if tool == "natvi" else LIMIT)
+    if first["seconds"] > VERY_LONG_CALL:
+        runs = 1
     contender = Contender(tool, worker, model, min(runs, QUICK_RUNS) if report.quick else runs, first)
     printed = worker.ask("print")["seconds"]
     if first["seconds"] > LONG_CALL:
@@ -159,7 +176,7 @@ def _tell(report: Report, problem: Problem, contenders: list[Contender]) -> None
             metrics |= {"log_likelihood": call["loglik"]}
             if 1 in ours:
                 metrics["fixed_effects_max_difference_in_sds"] = largest_difference(ours[1].calls[-1], call)
-            metrics["remarks"] = joined(call["remarks"])
+            metrics["remarks"] = joined(call["remarks"]) or None
         _add(report, problem, contender, contender.tool, metrics)
     for peer in ("glmmTMB", "lme4"):
         _ratios(report, problem, peer, ours, {c.worker.threads: c for c in contenders if c.tool == peer})
@@ -222,5 +239,7 @@ def _cold_metrics(starts: list[tuple[float, float]]) -> dict[str, Any]:
 
 def _add(report: Report, problem: Problem, contender: Contender, name: str, metrics: dict[str, Any]) -> None:
     worker = contender.worker
-    settings = {"formula": problem.formula, "family": problem.family}
+    settings: dict[str, Any] = {"formula": problem.formula, "family": problem.family}
+    if "fresh" not in name:
+        settings |= {"runs": len(contender.calls), "first_call_counts": contender.first in contender.calls}
     report.add(problem.name, name, metrics, threads=worker.threads, versions=worker.versions, settings=settings)

@@ -66,7 +66,11 @@ class Trial:
 def run(report: Report, only: Sequence[str] = ()) -> None:
     """Kill and resume; every finished fit must have the bits of the undisturbed one."""
     groups, kills = (QUICK_GROUPS, QUICK_KILLS) if report.quick else (GROUPS, KILLS)
-    report.settings |= {"formula": f"{FORMULA}, bernoulli", "groups": groups, "writes": "after every iteration"}
+    report.settings |= {
+        "formula": f"{FORMULA}, bernoulli",
+        "groups": groups,
+        "writes": "after every iteration",
+    }
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         cache = {

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import tempfile
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
@@ -21,6 +22,10 @@ MARK = "@"
 
 class WorkerError(RuntimeError):
     """A worker could not start, died, or reported an error."""
+
+
+class WorkerTimeoutError(WorkerError):
+    """A call took longer than it may."""
 
 
 class Worker:
@@ -47,8 +52,22 @@ class Worker:
             raise
         self.start_seconds = time.perf_counter() - began
 
-    def ask(self, *words: object) -> dict[str, Any]:
-        """Send a command and wait for its reply."""
+    def ask(self, *words: object, limit: float | None = None) -> dict[str, Any]:
+        """Send a command and wait for its reply; past the limit (seconds) the worker is killed."""
+        if limit is None:
+            return self._ask(*words)
+        alarm = threading.Timer(limit, self._process.kill)
+        alarm.start()
+        try:
+            return self._ask(*words)
+        except WorkerError as error:
+            if alarm.is_alive():
+                raise
+            raise WorkerTimeoutError(f"took more than {limit:,.0f} seconds") from error
+        finally:
+            alarm.cancel()
+
+    def _ask(self, *words: object) -> dict[str, Any]:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write("\t".join(map(str, words)) + "\n")

@@ -18,17 +18,21 @@ def matrices(seed: int) -> dict[str, np.ndarray]:
     """Return the five matrices, dense, from a random block factor and a first-order gradient of Theorem 2."""
     rng = np.random.default_rng(seed)
     d = sum(SIZES)
-    shape = BlockFactor.identity(SIZES)
     a, b, g, z = (jnp.asarray(rng.uniform(0.5, 1.5, d) * rng.choice([-1, 1], d)) for _ in range(4))
-    C, G = shape.outer(a, b), shape.outer(g, z)
-    half = C.half_transposed_product(G)
-    lower = dense(C).T @ dense(G)
-    return dict(zip(TITLES, (dense(C).T, dense(G), lower, dense(half), dense(C.multiply(half))), strict=True))
+
+    @jax.jit
+    def products() -> tuple[jax.Array, ...]:
+        pattern = BlockFactor.identity(SIZES)
+        C, G = pattern.outer(a, b), pattern.outer(g, z)
+        half = C.half_transposed_product(G)
+        return dense(C).T, dense(G), dense(C).T @ dense(G), dense(half), dense(C.multiply(half))
+
+    return {title: np.asarray(matrix) for title, matrix in zip(TITLES, products(), strict=True)}
 
 
-def dense(factor: BlockFactor) -> np.ndarray:
+def dense(factor: BlockFactor) -> jax.Array:
     """Return a block factor as a matrix, by its product with the unit vectors."""
-    return np.asarray(jax.vmap(factor.product, out_axes=1)(jnp.eye(factor.layout.dimension)))
+    return jax.vmap(factor.product, out_axes=1)(jnp.eye(factor.layout.dimension))
 
 
 def run(report: Report) -> None:
@@ -43,9 +47,9 @@ def run(report: Report) -> None:
     for title in ("Ḡ", "half(H)", "C half(H)"):
         report.cell("same pattern as C", title, "value", bool(np.array_equal(found[title] != 0, pattern)), True)
     report.note(
-        "Drawn from a BlockFactor of the library with random entries; half(H) is H's lower triangle, halved on the diagonal."
+        "Drawn from a BlockFactor of the library with random entries; half(H): lower triangle, diagonal halved."
     )
-    report.figure, axes = drawing.new_figure(1, 5, 12.5, 3.0)
+    report.figure, axes = drawing.new_figure(1, 5, 12.5, 2.95)
     for ax, (title, matrix) in zip(axes, found.items(), strict=True):
         _draw(ax, title, matrix)
 
@@ -57,7 +61,7 @@ def _draw(ax, title: str, matrix: np.ndarray) -> None:
     ax.vlines(np.arange(1, d) - 0.5, -0.5, d - 0.5, color="0.93", linewidth=0.6)
     start = -0.5
     for size in SIZES:
-        ax.add_patch(Rectangle((start, start), size, size, fill=False, edgecolor=drawing.INK, linewidth=1.0))
+        ax.add_patch(Rectangle((start, start), size, size, fill=False, edgecolor=drawing.INK, linewidth=1.2, zorder=3))
         start += size
     ax.set(xticks=[], yticks=[], xlim=(-0.7, d - 0.3), ylim=(d - 0.3, -0.7))
     ax.spines[:].set(visible=True, color="0.6", linewidth=0.8)

@@ -79,7 +79,8 @@ def test_a_cell_cannot_break_its_table() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(None, ""), (True, "yes"), (1_000_000, "1,000,000"), (0.00123456, "0.001235"), ("x", "x")]
+    ("value", "text"),
+    [(None, ""), (True, "yes"), (1_000_000, "1,000,000"), (0.00123456, "0.001235"), ("x", "x")],
 )
 def test_values_are_shown_short(value: object, text: str) -> None:
     assert reporting.show(value) == text

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.stats
 
 from natvi.derivatives.quadrature import expected_softplus, log1p_unit
 from natvi.precision import float64
@@ -81,6 +82,23 @@ def test_monotone_in_the_mean_and_above_jensen(s):
     assert np.all(np.diff(value) > 0)
     assert np.all(value >= np.logaddexp(0.0, m) * (1 - 1e-8))
     assert np.all(slope > 0) and np.all(slope < 1 + 1e-8) and np.all(curvature > 0)
+
+
+@pytest.mark.parametrize("s", [60.0, 1e3, 1e5])
+def test_huge_variances_cost_no_more_nodes(s):
+    """Beyond sd 50 softplus is max(x, 0) plus a bump; E max(x, 0) = m Phi(m/s) + s phi(m/s)."""
+    m = np.array([-30.0, 0.0, 30.0])
+    value, slope, curvature = (np.asarray(a) for a in in_one_batch(jnp.asarray(m), jnp.full(3, s**2)))
+    kink = m * scipy.stats.norm.cdf(m / s) + s * scipy.stats.norm.pdf(m / s)
+    np.testing.assert_allclose(value - kink, np.pi**2 / 6 * scipy.stats.norm.pdf(m / s) / s, rtol=2e-3)
+    np.testing.assert_allclose(slope, scipy.stats.norm.cdf(m / s), atol=1e-3 / s)
+    np.testing.assert_allclose(curvature, scipy.stats.norm.pdf(m / s) / s, rtol=1e-3)
+
+
+def test_nan_stays_nan():
+    """A candidate without a factor has moments that are NaN; no value may hide that."""
+    value, slope, curvature = in_one_batch(jnp.zeros(2), jnp.asarray([jnp.nan, 1.0]))
+    assert np.isnan(value[0]) and np.isnan(slope[0]) and np.isnan(curvature[0])
 
 
 def test_log1p_unit():

@@ -115,6 +115,11 @@ def test_acceleration_changes_the_way_not_the_goal():
     np.testing.assert_allclose(fast_cov / np.outer(sds, sds), covariance / np.outer(sds, sds), atol=1e-5)
 
 
+def test_acceleration_saves_steps():
+    fast, plain = (np.argmax(run.elbo > run.elbo.max() - 1e-8) for run in (epilepsy(), epilepsy(plain=True)))
+    assert fast <= 0.75 * plain
+
+
 def moments(state: AscentState) -> tuple[np.ndarray, np.ndarray]:
     return dense_moments(quick_jit(ArrowPrecision.from_natural)(*unpack(state.x)))
 

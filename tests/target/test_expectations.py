@@ -61,6 +61,7 @@ def double():
 
 def test_every_family_is_tested():
     assert set(LIKELIHOODS) == set(FAMILIES)
+    assert {*SCALAR_ROWS, "gaussian"} == set(FAMILIES)
 
 
 # --- rows: one family at a time ----------------------------------------------------------------------------

@@ -4,17 +4,20 @@ The trapezoidal rule on E f(m + s z) converges geometrically for f analytic in a
 singularities at +-i pi, a distance a = pi/s in z, so the error is about exp(-2 pi a/h + a^2/2) or, for small s,
 exp(-2 pi^2/h^2): the step h below keeps it near 1e-10, with 16 nodes for s <= 0.8 and about 15 s beyond. The nodes
 are centred at the peak of e^{eta} phi(z), clipped where softplus leaves its exponential branch, so that small values
-in the left tail keep their relative accuracy. The rule loops over nodes and holds no rows x nodes array.
+in the left tail keep their relative accuracy. The rule loops over nodes and holds no rows x nodes array. Beyond
+s = 50 softplus is a kink with a small bump, and an expansion in 1/s takes over, so that the number of nodes is bounded.
 """
 
 import jax
 import jax.numpy as jnp
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 REACH = 6.8
 LOG_ACCURACY = 22.0
 LARGEST_STEP = 0.95
 UNROLL = 4
+WIDEST = 50.0  # sds beyond this use the expansion
 
 # atanh(u)/u as a polynomial in u^2 on [0, 1/9], from Chebyshev nodes; relative error 7e-14
 ATANH_SERIES = (
@@ -53,7 +56,8 @@ def expected_softplus(
         >>> round(float(value[0]), 4), round(float(slope[0]), 4), round(float(curvature[0]), 4)
         (0.6931, 0.5, 0.25)
     """
-    s = jnp.sqrt(v)
+    wide = ~(v < WIDEST**2)  # also NaN and infinity, which must not decide the number of nodes
+    s = jnp.sqrt(jnp.where(wide, WIDEST**2, v))
     strip = jnp.pi / jnp.maximum(jnp.max(s), 0.5)
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     # the left tail behaves like e^{eta}: its mass sits at z = s while m + s^2 < 0, at z = -m/s beyond
@@ -80,5 +84,20 @@ def expected_softplus(
         return value, slope, curvature, tilt
 
     zeros = jnp.zeros_like(m)
-    value, slope, curvature, _ = jax.lax.fori_loop(0, trips, body, (zeros, zeros, zeros, tilt))
+    *near, _ = jax.lax.fori_loop(0, trips, body, (zeros, zeros, zeros, tilt))
+    far = _wide_softplus(m, jnp.sqrt(v))
+    value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))
     return value, slope, curvature
+
+
+def _wide_softplus(
+    m: Float[Array, "*rows"], s: Float[Array, "*rows"]
+) -> tuple[Float[Array, "*rows"], Float[Array, "*rows"], Float[Array, "*rows"]]:
+    """Return the same three expectations for large s: softplus is max(x, 0) plus a bump of moments pi^2/6, 7 pi^4/180."""
+    a = m / s
+    bell = jnp.exp(-0.5 * a**2) / jnp.sqrt(2 * jnp.pi)
+    below = ndtr(a)
+    bump, second = jnp.pi**2 / 6, 7 * jnp.pi**4 / 360
+    value = m * below + bell * (s + bump / s + second * (a**2 - 1) / s**3)
+    slope = below - bump * a * bell / s**2
+    return value, slope, bell / s * (1 + bump * (a**2 - 1) / s**2)

@@ -13,7 +13,7 @@ LARGEST_UNROLLED = 8
 
 
 def cholesky(matrices: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
-    """Return the lower Cholesky factors; NaN where a matrix is not positive definite.
+    """Return the lower Cholesky factors; NaN where a matrix is indefinite, a zero pivot where it is singular.
 
     Example:
         >>> import jax.numpy as jnp

@@ -1,0 +1,240 @@
+"""The command line: summaries, files, JSON for scripts, and one sentence for every mistake."""
+
+import json
+import runpy
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import jax
+import jaxlib
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+import natvi
+from natvi import cli
+from natvi.data import load_epilepsy
+
+FORMULA = "y ~ base*trt + age + visit + (1 | subject)"
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("data") / "seizures.csv"
+    load_epilepsy().to_csv(path, index=False)
+    return str(path)
+
+
+def run(*arguments: str | Path) -> Any:
+    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def fail(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *arguments: str | Path) -> str:
+    """Run `main` as the shell would; return what it says on the error stream."""
+    monkeypatch.setattr(sys, "argv", ["natvi", *map(str, arguments)])
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "unused")  # leaves the settings of this process alone
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert exit.value.code == 2 and out == "" and "Traceback" not in err
+    return err
+
+
+def strict(text: str) -> dict[str, Any]:
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is not JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def check_document(document: dict[str, Any]) -> None:
+    assert list(document) == [
+        "outcome",
+        "trust",
+        "trust_reasons",
+        "method",
+        "elbo",
+        "coefficients",
+        "random_effects",
+        "seconds",
+        "versions",
+    ]
+    assert (document["outcome"], document["trust"], document["method"]) == ("converged", "good", "gva")
+    assert document["trust_reasons"] and all(isinstance(reason, str) for reason in document["trust_reasons"])
+    assert document["elbo"] == pytest.approx(-695.792, abs=0.005)
+    assert list(document["coefficients"]) == ["Intercept", "base", "trt", "base:trt", "age", "visit"]
+    assert list(document["random_effects"]) == ["sd(Intercept|subject)"]
+    for row in (*document["coefficients"].values(), *document["random_effects"].values()):
+        assert list(row) == ["mean", "sd", "q2.5", "q97.5"] and row["q2.5"] < row["mean"] < row["q97.5"]
+    assert set(document["seconds"]) == {"compile", "run", "total"}
+    assert {"natvi", "jax", "jaxlib", "numpy", "python"} <= set(document["versions"])
+    assert document["versions"]["natvi"] == natvi.__version__
+
+
+# --- natvi fit ---------------------------------------------------------------------------------------------
+
+
+def test_fit_prints_the_summary(table: str) -> None:
+    result = run("fit", table, FORMULA, "--family", "poisson")
+    direct = natvi.glmm(FORMULA, load_epilepsy(), family="poisson").fit()
+    assert FORMULA in result.stdout and "-695.792 (exact)" in result.stdout and "Trust ✓ good" in result.stdout
+    for term in direct.summary().index:
+        assert term in result.stdout
+    assert result.stderr == ""
+
+
+def test_json_on_the_standard_output(table: str) -> None:
+    result = run("fit", table, FORMULA, "--family", "poisson", "--method", "gva", "--seed", "3", "--json", "-")
+    check_document(strict(result.stdout))  # nothing but JSON
+
+
+def test_json_in_a_file(table: str, tmp_path: Path) -> None:
+    result = run("fit", table, FORMULA, "--family", "poisson", "--prior", "paper", "--json", tmp_path / "fit.json")
+    check_document(strict((tmp_path / "fit.json").read_text(encoding="utf-8")))
+    assert "Fixed effects" in result.stdout
+
+
+def test_out_folder_and_show(table: str, tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "one"
+    result = run("fit", table, FORMULA, "--family", "poisson", "--out", folder)
+    assert sorted(path.name for path in folder.iterdir()) == ["fit.natvi", "report.html", "summary.json"]
+    assert f"saved: {folder}" in result.stderr
+    check_document(strict((folder / "summary.json").read_text(encoding="utf-8")))
+    assert "data:image/png;base64," in (folder / "report.html").read_text(encoding="utf-8")
+    assert run("show", folder / "fit.natvi").stdout == result.stdout
+    assert repr(natvi.load(folder / "fit.natvi")) + "\n" == result.stdout
+
+
+def test_report(table: str, tmp_path: Path) -> None:
+    page = tmp_path / "page [1].html"
+    result = run("fit", table, FORMULA, "--family", "poisson", "--report", page)
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert result.stderr == f"page: {page}\n"  # in one line, brackets kept
+
+
+@pytest.mark.parametrize(("name", "separator"), [("data.tsv", "\t"), ("data.csv.gz", ","), ("DATA.CSV", ",")])
+def test_kinds_of_tables(tmp_path: Path, name: str, separator: str) -> None:
+    load_epilepsy().to_csv(tmp_path / name, sep=separator, index=False)
+    pd.testing.assert_frame_equal(cli._read(tmp_path / name), load_epilepsy())
+
+
+def test_numbers_that_json_lacks_become_null(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    load_epilepsy().assign(y=lambda d: d["y"] * 1e300).to_csv(tmp_path / "huge.csv", index=False)
+    document = strict(run("fit", tmp_path / "huge.csv", FORMULA, "--family", "poisson", "--json", "-").stdout)
+    assert document["outcome"] == "nonfinite" and document["trust"] == "do not use"
+    assert document["elbo"] is None and document["coefficients"]["trt"]["mean"] is None
+
+
+# --- mistakes ----------------------------------------------------------------------------------------------
+
+
+def test_missing_file(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    said = fail(monkeypatch, capsys, "fit", "nothing.csv", FORMULA)
+    assert said == "natvi: There is no file nothing.csv. Give the path of a CSV or Parquet file.\n"
+
+
+def test_brackets_in_messages_are_not_markup(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "no file [/data][red]x.csv." in fail(monkeypatch, capsys, "fit", "[/data][red]x.csv", FORMULA)
+
+
+@pytest.mark.parametrize(
+    ("formula", "options", "words"),
+    [
+        ("y ~ bsae + (1 | subject)", [], "no column 'bsae' in the data. Did you mean 'base'?"),
+        ("y ~ base", [], "no random effects"),
+        ("y ~ base + (1 | subject", [], "cannot read the formula"),
+        (FORMULA, ["--family", "poison"], "Did you mean 'poisson'?"),
+        (FORMULA, ["--family", "bernoulli"], "must be 0 or 1"),
+        (FORMULA, ["--family", "poisson", "--method", "magic"], "not 'magic'"),
+        (FORMULA, ["--family", "poisson", "--prior", "flat"], "not 'flat'"),
+    ],
+)
+def test_mistakes_give_one_sentence(
+    table: str, formula: str, options: list[str], words: str, monkeypatch: Any, capsys: Any
+) -> None:
+    said = fail(monkeypatch, capsys, "fit", table, formula, *options)
+    assert said.startswith("natvi: ") and words in said and said.count("\n") == 1 and said.endswith(".\n")
+
+
+def test_files_that_are_no_tables(tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    empty, binary = tmp_path / "empty.csv", tmp_path / "binary.csv"
+    empty.touch()
+    binary.write_bytes(bytes(range(256)) * 4)
+    for path in (empty, binary):
+        assert "cannot be read as a table" in fail(monkeypatch, capsys, "fit", path, FORMULA)
+    assert "directory" in fail(monkeypatch, capsys, "fit", tmp_path, FORMULA)
+
+
+def test_places_that_cannot_be_written(table: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    arguments = ("fit", table, FORMULA, "--family", "poisson")
+    monkeypatch.setattr(sys, "argv", ["natvi", *arguments, "--report", str(tmp_path / "nowhere" / "page.html")])
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "unused")
+    with pytest.raises(SystemExit) as exit:
+        cli.main()
+    out, err = capsys.readouterr()
+    assert exit.value.code == 2 and "nowhere" in err and "Traceback" not in err
+    assert "Fixed effects" in out  # the work of the fit is not lost
+
+
+def test_show_of_what_is_no_fit(table: str, tmp_path: Path, monkeypatch: Any, capsys: Any) -> None:
+    assert "not a natvi file" in fail(monkeypatch, capsys, "show", table)
+    assert "does not exist" in fail(monkeypatch, capsys, "show", tmp_path / "nothing.natvi")
+
+
+def test_missing_arguments(monkeypatch: Any, capsys: Any) -> None:
+    assert "formula" in fail(monkeypatch, capsys, "fit", "data.csv").lower()
+
+
+# --- demo, cache, processes --------------------------------------------------------------------------------
+
+
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = run("demo")
+    assert [path.name for path in tmp_path.iterdir()] == ["natvi-demo.html"]
+    assert "-695.792" in result.stdout and "progabide" in result.stderr and "natvi-demo.html" in result.stderr
+    assert run("demo", "--report", tmp_path / "other.html").exit_code == 0
+    assert (tmp_path / "other.html").exists()
+
+
+def test_compilation_cache_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    settings: dict[str, Any] = {}
+    monkeypatch.setattr(jax.config, "update", settings.__setitem__)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
+    cli.use_compilation_cache()
+    folder = Path(settings["jax_compilation_cache_dir"])
+    assert folder.parent == tmp_path / "natvi" and jaxlib.__version__ in folder.name
+    settings.clear()
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
+    cli.use_compilation_cache()
+    assert settings == {}  # the user's own choice stands
+
+
+def test_the_command_is_installed() -> None:
+    (entry,) = metadata.entry_points(group="console_scripts", name="natvi")
+    assert entry.value == "natvi.cli:main"
+
+
+def test_module_shows_help(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["natvi", "--help"])
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "unused")
+    with pytest.raises(SystemExit) as exit:
+        runpy.run_module("natvi", run_name="__main__")
+    out = capsys.readouterr().out
+    assert exit.value.code == 0 and all(word in out for word in ("fit", "show", "demo"))
+
+
+def test_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "natvi", "fit", "nothing.csv", FORMULA]
+    failed = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=tmp_path)
+    assert failed.returncode == 2 and failed.stdout == ""
+    assert failed.stderr == "natvi: There is no file nothing.csv. Give the path of a CSV or Parquet file.\n"
+    assert list(tmp_path.iterdir()) == []

@@ -93,7 +93,7 @@ def expected_softplus(
 def _wide_softplus(
     m: Float[Array, "*rows"], s: Float[Array, "*rows"]
 ) -> tuple[Float[Array, "*rows"], Float[Array, "*rows"], Float[Array, "*rows"]]:
-    """Return the same three expectations for large s: softplus is max(x, 0) plus a bump of moments pi^2/6, 7 pi^4/180."""
+    """Return the three expectations for large s: softplus is max(x, 0) plus a bump of moments pi^2/6, 7 pi^4/180."""
     a = m / s
     bell = jnp.exp(-0.5 * a**2) / jnp.sqrt(2 * jnp.pi)
     below = ndtr(a)

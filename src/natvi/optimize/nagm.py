@@ -43,6 +43,6 @@ def nagm(
 
 
 def _clip(part: Any, threshold: float) -> Any:
-    norm = optax.global_norm(part)
+    norm = optax.tree.norm(part)
     scale = jnp.minimum(1.0, threshold / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
     return jax.tree.map(lambda u: scale * u, part)

@@ -69,7 +69,7 @@ def normalize_jointly() -> optax.GradientTransformation:
     """Divide mean and factor by their one joint Euclidean norm."""
 
     def normalize(updates: Any, _: Any) -> Any:
-        norm = optax.global_norm(updates)
+        norm = optax.tree.norm(updates)
         scale = jnp.where(norm > 0, 1.0 / jnp.where(norm > 0, norm, 1.0), 0.0)
         return jax.tree.map(lambda u: scale * u, updates)
 

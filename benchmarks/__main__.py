@@ -5,7 +5,7 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-from benchmarks.report import RESULTS, Report
+from benchmarks.report import RESULTS, Report, source_digest
 
 BUILT = ("glmm", "resume")
 PLANNED = ("step", "glm", "deep", "posteriors", "cold", "all")
@@ -26,9 +26,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     to_stdout = options.json == "-"
     report = Report(options.name, None if to_stdout else _target(options), options.quick, SEED)
+    sources = source_digest()
     try:
         benchmark.run(report, options.only)
     finally:
+        if source_digest() != sources:
+            report.note("natvi's sources changed during this run: do not use these figures.")
         report.save()
         print(report.json() if to_stdout else report.markdown(), end="\n")
     return 0

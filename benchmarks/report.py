@@ -1,5 +1,6 @@
 """Rows of results with everything that is needed to judge them: machine, date, settings, seed, versions."""
 
+import hashlib
 import json
 import math
 import os
@@ -192,6 +193,14 @@ def commit() -> str:
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return done.stdout.strip()
+
+
+def source_digest() -> str:
+    """A digest of natvi's sources, to notice when they change while a benchmark runs."""
+    digest = hashlib.sha256()
+    for path in sorted((ROOT / "src" / "natvi").rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
 
 
 def _cpu_model() -> str:

@@ -112,13 +112,14 @@ def _torment(
 ) -> Tally:
     tally, rng = Tally(), random.Random(report.seed)
     write_seconds = kept["write_seconds"] / max(kept["writes"], 1)
+    whole = kept["seconds"]  # of an undisturbed fit
     number, disturbed = 0, False
     path = folder / "fit-0"
     while True:
         resumed = path.exists()
         process = trial.start(path)
         tally.resumes += resumed
-        if tally.kills < kills and _wait(process, rng.uniform(0.0, kept["seconds"])):
+        if tally.kills < kills and _wait(process, rng.uniform(0.0, whole)):
             aimed = tally.kills % 2 == 1
             if _strike(process, path, rng.uniform(0.0, write_seconds) if aimed else None):
                 tally.kills += 1
@@ -128,7 +129,9 @@ def _torment(
                 _remove(_temporary(path))
                 disturbed = True
                 continue
-        _judge(report, process, expected, tally, disturbed)
+        seconds = _judge(report, process, expected, tally, disturbed)
+        if not disturbed and seconds is not None:
+            whole = min(whole, seconds)
         _remove([path, *_temporary(path)])
         number, disturbed = number + 1, False
         path = folder / f"fit-{number}"
@@ -170,20 +173,24 @@ def _remove(paths: list[Path]) -> None:
 
 def _judge(
     report: Report, process: subprocess.Popen[str], expected: dict[str, str], tally: Tally, disturbed: bool
-) -> None:
-    """Compare a fit that was let finish; one that was never killed proves nothing and is not counted."""
+) -> float | None:
+    """Compare a fit that was let finish, and return how long it took.
+
+    One that was never killed proves nothing and is not counted.
+    """
     try:
         result = _finish(process)
     except RuntimeError as error:
         tally.failures.append(str(error))
         report.note(f"a resumed fit failed after {tally.kills} kills: {error}")
-        return
+        return None
     same = result["digests"] == expected
     if not same:
         report.note(f"a fit came out different after {tally.kills} kills: {result['digests']}")
     tally.finished += disturbed
     tally.identical += disturbed and same
     report.say(f"fit finished, killed before: {disturbed}, identical: {same}")
+    return result["seconds"]
 
 
 def _finish(process: subprocess.Popen[str]) -> dict[str, Any]:

@@ -223,7 +223,9 @@ def test_empty_data() -> None:
     refuse(pd.DataFrame(), "no rows")
 
 
-@pytest.mark.parametrize("data", [3, "data.csv", object(), {"y": [1, 2], "weight": [1.0]}], ids=repr)
+@pytest.mark.parametrize(
+    "data", [3, "data.csv", object(), {"y": [1, 2], "weight": [1.0]}], ids=["number", "path", "object", "ragged"]
+)
 def test_not_a_data_frame(data: object) -> None:
     refuse(data, f"type {type(data).__name__}", "cannot be read as a table", "Give a pandas DataFrame")
 

@@ -111,7 +111,7 @@ def _torment(
     report: Report, trial: Trial, folder: Path, kept: dict[str, Any], expected: dict[str, str], kills: int
 ) -> Tally:
     tally, rng = Tally(), random.Random(report.seed)
-    write_seconds = kept["write_seconds"] / max(kept["writes"], 1)
+    file_seconds = 0.5 * kept["write_seconds"] / max(kept["writes"], 1)  # the rest is the checksum
     whole = kept["seconds"]  # of an undisturbed fit
     number, disturbed = 0, False
     path = folder / "fit-0"
@@ -121,7 +121,7 @@ def _torment(
         tally.resumes += resumed
         if tally.kills < kills and _wait(process, rng.uniform(0.0, whole)):
             aimed = tally.kills % 2 == 1
-            if _strike(process, path, rng.uniform(0.0, write_seconds) if aimed else None):
+            if _strike(process, path, rng.uniform(0.0, file_seconds) if aimed else None):
                 tally.kills += 1
                 caught = bool(_temporary(path))
                 tally.kills_in_write += caught

@@ -117,7 +117,6 @@ def test_fits_to_use_with_care_name_the_sd(name: str, group: str) -> None:
     assert "use with care" in repr(result) and "use with care" in result._repr_html_()
 
 
-@pytest.mark.xfail(reason="the check looks at the slope of the exact marginal only, not at its width")
 def test_a_variance_that_may_be_zero_is_not_called_certain() -> None:
     """Counts without any difference between patients: the exact marginal of the log sd is flat down to zero."""
     data = load_epilepsy()

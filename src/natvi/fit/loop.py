@@ -5,6 +5,7 @@ clock, what they compute does not: the same executable runs whatever the chunk, 
 """
 
 import time
+import warnings
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -44,7 +45,9 @@ class Fitted(NamedTuple):
 
 @jax.jit
 def _begin(start: Natural) -> LoopState:
-    return LoopState(ascent_init(start), jnp.full(TRACE_LENGTH, jnp.nan))
+    state = LoopState(ascent_init(start), jnp.full(TRACE_LENGTH, jnp.nan))
+    # weakly typed numbers would make the second chunk, or a resumed one, another program to compile
+    return jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), state)
 
 
 @partial(jax.jit, donate_argnums=1)
@@ -92,16 +95,37 @@ def climb(
     if state is None and keeper is not None:
         state = keeper.resume(current)
     if state is not None:
+        _require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
+    if keeper is not None and not keeper.path.exists():
+        keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
     with StepProgress(progress) as line, Interruption() as interruption:
         current = _run(target, current, max_steps, tolerance, line, keeper, interruption)
     if keeper is not None:
-        keeper.save(current, now=True)
+        _save_at_the_end(keeper, current)
     outcome = judge(current.ascent, tolerance)
     if outcome is Outcome.MAX_STEPS and interruption.asked:
         outcome = Outcome.INTERRUPTED
     steps = min(int(current.ascent.evaluated), TRACE_LENGTH)
-    return Fitted(to_host(current), outcome, np.asarray(current.trace[:steps]))
+    host = to_host(current)
+    return Fitted(host, outcome, np.array(host.trace[:steps]))
+
+
+def _require_same_shapes(state: LoopState, blank: LoopState) -> None:
+    shapes, needed = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (state, blank))
+    if shapes != needed:
+        raise ValueError(
+            "The state belongs to another model: its arrays have other shapes. Give result.state of a fit of this "
+            "model to the same data, or leave state out to start afresh."
+        )
+
+
+def _save_at_the_end(keeper: Checkpoint, state: LoopState) -> None:
+    """Write the last state; if that fails the finished fit must not be lost."""
+    try:
+        keeper.save(state, now=True)
+    except OSError as error:
+        warnings.warn(f"The fit is complete, but its checkpoint could not be written: {error}", stacklevel=3)
 
 
 def _run(

@@ -67,8 +67,12 @@ class MixedModel:
         """
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
-        if max_steps < 1 or not 0 < tolerance < 1:
-            raise ValueError(f"max_steps must be at least 1 and tolerance in (0, 1); got {max_steps}, {tolerance}.")
+        if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
+            raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
+        if not isinstance(tolerance, float) or not 0 < tolerance < 1:
+            raise ValueError(f"tolerance must be a number between 0 and 1, e.g. 1e-9; got {tolerance!r}.")
+        if state is not None and not isinstance(state, LoopState):
+            raise ValueError(f"state must be `result.state` of an earlier fit, not {type(state).__name__}.")
         watch = Stopwatch()
         with float64():
             target, start, place = build_target(self.design, self.y, self.family, self.prior)

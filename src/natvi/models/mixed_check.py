@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import small_blocks
-from natvi.precision import float64
+from natvi.precision import float64, to_host
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
 from natvi.target import SumOfTerms
 from natvi.target.marginal import can_integrate, marginal_log_density
@@ -24,47 +24,55 @@ if TYPE_CHECKING:
     from natvi.models.mixed_fit import MixedFit
 
 SMALL_SHIFT, LARGE_SHIFT = 0.25, 3.0  # in posterior sds
+PROBE = 3.0  # sds away from the mean at which the exact marginal is looked at; the Gaussian falls by 4.5 nats there
+LEAST_FALL = 1.5
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
 ROW_BUDGET = 2e6  # rows times pairs of draws
 
 
 def check_fit(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> tuple[Trust, ...]:
     """Return what the checks found; `posterior` has its groups in the order of the target."""
-    return (*_check_shift(target, posterior, fit), *_check_variances(fit))
-
-
-def _check_shift(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> tuple[Trust, ...]:
     if not can_integrate(target):
         return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)),)
     pairs = int(np.clip(ROW_BUDGET / fit.num_rows, 1, 16))
+    positions = fit.log_sd_positions()
     with float64():
-        shift = np.array(marginal_shift(target, posterior, pairs))
+        shift, falls = to_host(marginal_probe(target, posterior, pairs, jnp.asarray(list(positions.values()))))
     if not np.all(np.isfinite(shift)):
         return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)),)
+    return (_judge_shift(shift.copy(), fit), *_judge_falls(falls, list(positions)), *_judge_spread(fit))
+
+
+def _judge_shift(shift: np.ndarray, fit: "MixedFit") -> Trust:
     shift[list(fit.log_sd_positions().values())] *= -1.0  # omega_kk is minus a log sd
     worst = int(np.argmax(np.abs(shift)))
     size = float(np.abs(shift[worst]))
-    name = fit.shared_names()[worst]
     if size <= SMALL_SHIFT:
-        words = (
-            f"integrating the random effects out exactly would move no parameter by more than {size:.2f} posterior sds"
-        )
-        return (Trust(GOOD, (words,)),)
-    level = CARE if size <= LARGE_SHIFT else REFUSE
+        words = "integrating the random effects out exactly would move no parameter by more than"
+        return Trust(GOOD, (f"{words} {size:.2f} posterior sds",))
     others = int(np.sum(np.abs(shift) > SMALL_SHIFT)) - 1
     more = f" and {others} more by over {SMALL_SHIFT}" if others else ""
-    return (
-        Trust(
-            level,
-            (
-                f"integrating the random effects out exactly would move {name} by about {shift[worst]:+.1f} posterior "
-                f"sds{more}: the Gaussian shape of the random effects does not fit",
-            ),
-        ),
+    words = (
+        f"integrating the random effects out exactly would move {fit.shared_names()[worst]} by about "
+        f"{shift[worst]:+.1f} posterior sds{more}: the Gaussian shape of the random effects does not fit"
     )
+    return Trust(CARE if size <= LARGE_SHIFT else REFUSE, (words,))
 
 
-def _check_variances(fit: "MixedFit") -> tuple[Trust, ...]:
+def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:
+    """A log sd whose exact marginal hardly falls where the Gaussian has ended is not determined as q says."""
+    wider, narrower = falls.T  # omega_kk is minus a log sd, so three sds above its mean is a small sd
+    near_zero = [name for name, fall in zip(names, narrower, strict=True) if not fall > LEAST_FALL]
+    wide = [name for name, fall in zip(names, wider, strict=True) if not fall > LEAST_FALL and name not in near_zero]
+    reasons = []
+    if near_zero:
+        reasons.append(f"the data do not rule out much smaller values of {', '.join(near_zero)} than the interval says")
+    if wide:
+        reasons.append(f"the data do not rule out much larger values of {', '.join(wide)} than the interval says")
+    return (Trust(CARE, tuple(reasons)),) if reasons else ()
+
+
+def _judge_spread(fit: "MixedFit") -> tuple[Trust, ...]:
     _, covariance = fit.shared_moments()
     sds = np.sqrt(np.diag(covariance))
     vague = [name for name, at in fit.log_sd_positions().items() if sds[at] > VAGUE]
@@ -74,17 +82,29 @@ def _check_variances(fit: "MixedFit") -> tuple[Trust, ...]:
 
 
 @jax.jit(static_argnums=2)
-def marginal_shift(target: SumOfTerms, posterior: ArrowPrecision, num_pairs: int) -> Float[Array, " g"]:
-    """Return Sigma_g E_q grad log p(y, theta_g) in units of posterior sds, from antithetic pairs of draws."""
+def marginal_probe(
+    target: SumOfTerms, posterior: ArrowPrecision, num_pairs: int, log_sds: Int[Array, " k"]
+) -> tuple[Float[Array, " g"], Float[Array, "k 2"]]:
+    """Look at the exact marginal of the shared coordinates around the fit.
+
+    Returns:
+        Sigma_g E_q grad log p(y, theta_g) in posterior sds, from antithetic pairs of draws; and for each log sd how far
+        the log marginal falls three posterior sds below and above its mean, where the Gaussian falls by 4.5.
+    """
     R, center = posterior.inverse_shared, posterior.mean.shared
-    z = jax.random.normal(jax.random.key(0), (num_pairs, center.shape[0]))
+    sds = jnp.sqrt(posterior.shared_variances())
+    draws = jax.random.normal(jax.random.key(0), (num_pairs, center.shape[0])) @ R
+    # the others follow as they do under q: Sigma e_k / sd_k
+    away = PROBE * (R.T @ R)[log_sds] / sds[log_sds][:, None]
     # theta_i given theta_g has mean mu_i - T_i^-T T_gi' (theta_g - mu_g)
     cross = small_blocks.solve_upper(posterior.factor.local, posterior.factor.cross.swapaxes(0, 1))
 
-    def score(z: Float[Array, " g"]) -> Float[Array, " g"]:
-        move = R.T @ z
+    def look(move: Float[Array, " g"]) -> tuple[Float[Array, ""], Float[Array, " g"]]:
         near = posterior.mean.local - jnp.einsum("rgn,g->rn", cross, move)
-        return jax.grad(lambda shared: marginal_log_density(target, shared, near))(center + move)
+        return jax.value_and_grad(lambda shared: marginal_log_density(target, shared, near))(center + move)
 
-    mean_score = jnp.mean(jax.lax.map(score, jnp.concatenate([z, -z])), axis=0)
-    return R.T @ (R @ mean_score) / jnp.sqrt(posterior.shared_variances())
+    moves = jnp.concatenate([draws, -draws, -away, away, jnp.zeros((1, center.shape[0]))])
+    values, scores = jax.lax.map(look, moves)
+    mean_score = jnp.mean(scores[: 2 * num_pairs], axis=0)
+    falls = values[-1] - values[2 * num_pairs : -1].reshape(2, -1).T
+    return R.T @ (R @ mean_score) / sds, falls

@@ -99,7 +99,7 @@ def _mode(
         gram = design.per_group(jnp.sum(design.Z[:, None] * weighted[None], axis=2))
         return grad, small_blocks.cholesky(gram + precision[..., None])
 
-    def newton(_: int, theta: Float[Array, "r n"]) -> Float[Array, "r n"]:
+    def newton(_: Array, theta: Float[Array, "r n"]) -> Float[Array, "r n"]:
         grad, root = curvature(theta)
         return theta + small_blocks.solve_upper(root, small_blocks.solve_lower(root, grad))
 

@@ -22,7 +22,7 @@ from natvi.data.external import VARIABLE
 
 LONG_CALL = 60.0  # seconds; so long a first call counts as a run: warming up changes nothing
 VERY_LONG_CALL = 300.0  # and after one as long as this there is no second
-LIMIT = 3600.0  # here a peer's call is given up
+LIMIT = 240.0  # here a peer's call is given up
 COLD_RUNS = 3
 QUICK_RUNS = 2
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]

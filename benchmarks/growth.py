@@ -53,6 +53,7 @@ def _measure(report: Report, name: str, size: int) -> tuple[float, dict[str, Any
             "runs": len(calls),
             "microseconds_per_group": 1e6 * best["seconds"] / size,
             "iterations": best["iterations"],
+            "microseconds_per_group_and_iteration": 1e6 * best["seconds"] / (size * best["iterations"]),
             "outcome": best["outcome"],
             "formula_seconds": best["formula_seconds"],
             "climb_seconds": best["climb_seconds"],

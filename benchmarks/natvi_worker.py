@@ -49,6 +49,7 @@ class Session:
 
     def fit(self, family: str, formula: str) -> dict[str, Any]:
         """The whole call, from the formula and the frame to the result."""
+        self.result = None  # its memory is not the next call's
         began = time.perf_counter()
         model = natvi.glmm(formula, self.frame, family=family)
         described = time.perf_counter()

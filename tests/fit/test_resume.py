@@ -46,6 +46,7 @@ def single_steps(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         return run_chunk(target, state, limit, tolerance)
 
     monkeypatch.setattr(loop, "CHUNK_SECONDS", 1e-12)
+    monkeypatch.setattr(loop, "LEAST_STEPS", 1)
     monkeypatch.setattr(loop, "run_chunk", recorded)
     monkeypatch.setattr(checkpoints, "SHARE", 0.0)
     yield limits

@@ -24,6 +24,7 @@ from natvi.precision import to_host
 from natvi.target import SumOfTerms
 
 CHUNK_SECONDS = 0.5
+LEAST_STEPS = 4  # every call allocates its work space anew, which costs as much as a tenth of a very long step
 TRACE_LENGTH = 1024
 CELLS_PER_SECOND = 3e6  # a cautious guess of rows evaluated per second, for the length of the first chunk
 
@@ -141,7 +142,7 @@ def _run(
     seconds_per_step = cells / CELLS_PER_SECOND
     while True:
         before, began = int(state.ascent.evaluated), time.perf_counter()
-        steps = max(1, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
+        steps = max(LEAST_STEPS, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
         limit = min(before + steps, max_steps)
         state = run_chunk(target, state, jnp.asarray(limit), jnp.asarray(tolerance))
         after = int(state.ascent.evaluated)

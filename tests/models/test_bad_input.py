@@ -263,12 +263,12 @@ def model() -> natvi.MixedModel:
     ("options", "words"),
     [
         ({"method": "nuts"}, ("'auto', 'gva'", "'nuts'")),
-        ({"max_steps": 0}, ("max_steps must be at least 1", "0")),
-        ({"max_steps": -3}, ("max_steps must be at least 1", "-3")),
-        ({"tolerance": 0.0}, ("tolerance in (0, 1)", "0.0")),
-        ({"tolerance": -1e-6}, ("tolerance in (0, 1)", "-1e-06")),
-        ({"tolerance": 1.5}, ("tolerance in (0, 1)", "1.5")),
-        ({"tolerance": math.nan}, ("tolerance in (0, 1)", "nan")),
+        ({"max_steps": 0}, ("max_steps must be a whole number of at least 1", "0")),
+        ({"max_steps": -3}, ("max_steps must be a whole number of at least 1", "-3")),
+        ({"tolerance": 0.0}, ("tolerance must be a number between 0 and 1", "0.0")),
+        ({"tolerance": -1e-6}, ("tolerance must be a number between 0 and 1", "-1e-06")),
+        ({"tolerance": 1.5}, ("tolerance must be a number between 0 and 1", "1.5")),
+        ({"tolerance": math.nan}, ("tolerance must be a number between 0 and 1", "nan")),
     ],
     ids=str,
 )

@@ -18,8 +18,8 @@ from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
 from natvi.target.point_mass import PointMass
 
-BLOCK_GROUPS = 4096  # the arrays of one block fit the cache
-LEAST_BLOCKS = 4
+BLOCK_GROUPS = 12288  # small enough for the cache, large enough to keep two threads busy
+LEAST_BLOCKS = 2
 
 
 class Contribution(NamedTuple):

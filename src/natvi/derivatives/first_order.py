@@ -32,13 +32,21 @@ def draw_normals(key: PRNGKeyArray, like: Vector, num_samples: int, antithetic: 
     return jax.tree.map(lambda a: jnp.concatenate([a, -a]), z) if antithetic else z
 
 
-def first_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
-    """Return the estimate from one draw; without `entropy`, of E log p alone."""
+def integrand_at(
+    target: Target, gaussian: Gaussian, z: Vector, entropy: bool
+) -> tuple[Vector, Float[Array, ""], Vector]:
+    """Return theta = push(z) with h = log p - log q and its gradient there; without `entropy`, of log p alone."""
     theta = gaussian.push(z)
     value, grad = jax.value_and_grad(target.value)(theta)
     if entropy:
         value -= gaussian.log_prob(theta)
         grad = vector.add(grad, gaussian.score(z), -1.0)
+    return theta, value, grad
+
+
+def first_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
+    """Return the estimate from one draw; without `entropy`, of E log p alone."""
+    _, value, grad = integrand_at(target, gaussian, z, entropy)
     return BoundGradient(value, grad, gaussian.first_order(z, grad))
 
 

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from natvi.derivatives.first_order import BoundGradient, draw_normals
+from natvi.derivatives.first_order import BoundGradient, draw_normals, integrand_at
 from natvi.derivatives.hessians import hessian_on_pattern
 from natvi.linalg import vector
 from natvi.typing import Gaussian, Hessian, Target, Vector
@@ -25,11 +25,7 @@ def factor_gradient(gaussian: Gaussian, hess: Hessian, entropy: bool = True) -> 
 
 def second_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
     """Return the estimate from one draw; without `entropy`, of E log p alone."""
-    theta = gaussian.push(z)
-    value, grad = jax.value_and_grad(target.value)(theta)
-    if entropy:
-        value -= gaussian.log_prob(theta)
-        grad = vector.add(grad, gaussian.score(z), -1.0)
+    theta, value, grad = integrand_at(target, gaussian, z, entropy)
     hess = hessian_on_pattern(target, theta, gaussian.factor)
     return BoundGradient(value, grad, factor_gradient(gaussian, hess, entropy))
 

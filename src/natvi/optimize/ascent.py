@@ -139,7 +139,7 @@ def _evaluate(target: SumOfTerms, x: Packed) -> tuple[Packed, Packed, Float[Arra
     """Return G(x), the residual and the bound.
 
     The residual is T^-1 E grad, and for each group T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2, the relative change of its
-    precision: with that the mixing sees the spread of the random effects; without it twice as many steps are needed.
+    precision: with that the mixing sees the spread of the random effects.
     """
     linear, precision = unpack(x)
     gaussian = ArrowPrecision.from_natural(linear, precision)

@@ -13,6 +13,7 @@ LABELS = (
     *("table2", *(f"table{k}" for k in range(7, 12))),
     *(f"figure{k}" for k in range(1, 11)),
     "theorem3",
+    "stopping",
 )
 SEED = 20_240_701
 

@@ -1,4 +1,4 @@
-"""The five structures with random factors and dense mirrors: a new one adds a line and inherits the laws."""
+"""The structures with random factors and dense mirrors: a new one adds a line and inherits the laws."""
 
 from collections.abc import Callable
 from typing import Any
@@ -15,8 +15,17 @@ from natvi.gaussian import (
     dense_covariance,
     dense_precision,
     diagonal_covariance,
+    pattern_covariance,
+    pattern_precision,
 )
-from natvi.linalg import ArrowFactor, ArrowVector, BlockFactor, DenseFactor, DiagonalFactor
+from natvi.linalg import ArrowFactor, ArrowVector, BlockFactor, DenseFactor, DiagonalFactor, PatternFactor
+
+
+def comb(d: int) -> np.ndarray:
+    """Return another closed pattern: even coordinates hang on earlier even ones, odd ones on the first."""
+    rows, columns = np.indices((d, d))
+    return np.tril((rows == columns) | (columns == 0) | ((rows % 2 == 0) & (columns % 2 == 0)))
+
 
 STRUCTURES: dict[str, Callable[[int], Any]] = {
     "diagonal": lambda size: diagonal_covariance(jnp.zeros(size)),
@@ -24,6 +33,8 @@ STRUCTURES: dict[str, Callable[[int], Any]] = {
     "dense precision": lambda size: dense_precision(jnp.zeros(size)),
     "block covariance": lambda size: block_covariance(jnp.zeros(3 * size), (size, 1, size, size - 1)),
     "arrow precision": lambda size: arrow_precision(ArrowVector(jnp.zeros((2, size)), jnp.zeros(size))),
+    "pattern covariance": lambda size: pattern_covariance(jnp.zeros(size + 2), comb(size + 2)),
+    "pattern precision": lambda size: pattern_precision(jnp.zeros(size + 2), comb(size + 2)),
     "arrow precision, one effect": lambda size: arrow_precision(ArrowVector(jnp.zeros((1, size)), jnp.zeros(2))),
 }
 
@@ -47,7 +58,7 @@ def dense(factor: Any) -> np.ndarray:
     """Return a factor as a matrix."""
     if isinstance(factor, DiagonalFactor):
         return np.diag(np.asarray(factor.values))
-    if isinstance(factor, DenseFactor):
+    if isinstance(factor, DenseFactor | PatternFactor):
         return np.asarray(factor.matrix)
     if isinstance(factor, BlockFactor):
         matrix = np.zeros((factor.layout.dimension,) * 2)

@@ -20,6 +20,8 @@ from rich.markup import escape
 
 from natvi.data import load_epilepsy
 from natvi.fit import storage
+from natvi.models.formula import parse_formula
+from natvi.models.glm import glm
 from natvi.models.glmm import glmm
 from natvi.models.loading import load
 from natvi.result import Result
@@ -32,18 +34,40 @@ EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 @app.command()
 def fit(
     data: Annotated[Path, typer.Argument(help="A CSV file (also .csv.gz, .tsv) or a Parquet file.")],
-    formula: Annotated[str, typer.Argument(help='For example "y ~ trt + (1 | subject)".')],
-    family: Annotated[str, typer.Option(help="gaussian, poisson or bernoulli.")] = "gaussian",
-    method: Annotated[str, typer.Option(help="auto or gva.")] = "auto",
-    prior: Annotated[str, typer.Option(help="default or paper.")] = "default",
+    formula: Annotated[str, typer.Argument(help='For example "y ~ trt + (1 | subject)", or "y ~ x" without groups.')],
+    family: Annotated[
+        str, typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial or gamma.")
+    ] = "gaussian",
+    link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
+    method: Annotated[str, typer.Option(help="auto; without groups also exact or stochastic.")] = "auto",
+    prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
+    structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,
+    weights: Annotated[str | None, typer.Option(help="A column that says how often each row counts.")] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the saved fit, summary.json and report.html.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit to this file.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the summary as JSON; - for stdout.")] = None,
-    seed: Annotated[int, typer.Option(help="For draws; the fit itself is deterministic.")] = 0,
+    seed: Annotated[int, typer.Option(help="For draws; exact fits are deterministic.")] = 0,
 ) -> None:
-    """Fit a mixed model to a file and print its summary."""
-    result = glmm(formula, _read(data), family=family, prior=prior).fit(method=method, progress=True)
+    """Fit a model to a file and print its summary: a mixed model, or without (... | group) a linear one."""
+    options: dict[str, Any] = {"family": family, "prior": _number(prior)}
+    options |= {name: value for name, value in (("link", link), ("weights", weights)) if value is not None}
+    if parse_formula(formula).group is None:
+        model = glm(formula, _read(data), **options, structure=structure or "dense")
+        result = model.fit(method=method, seed=seed, progress=True)
+    else:
+        if structure is not None:
+            raise ValueError(
+                "--structure is for models without random effects. Leave it out, or leave out (... | group)."
+            )
+        result = glmm(formula, _read(data), **options).fit(method=method, progress=True)
     _deliver(result, out, report, json_file)
+
+
+def _number(prior: str) -> str | float:
+    try:
+        return float(prior)
+    except ValueError:
+        return prior
 
 
 @app.command()
@@ -68,14 +92,18 @@ def demo(report: Annotated[Path, typer.Option(help="Where to write the page.")] 
 def summary_document(result: Result, prob: float = 0.95) -> dict:
     """Return what `--json` writes."""
     tables = result.model.tables(prob)
+    dispersion = tables.get("Dispersion")
     return {
         "outcome": str(result.outcome),
         "trust": result.trust,
         "trust_reasons": list(result.trust_reasons),
         "method": result.method,
         "elbo": result.elbo,
-        "coefficients": tables["Fixed effects"].to_dict(orient="index"),
-        "random_effects": tables["Variance components"].to_dict(orient="index"),
+        "coefficients": result.fixed_effects(prob).to_dict(orient="index"),
+        **({} if dispersion is None else {"dispersion": dispersion.to_dict(orient="index")}),
+        "random_effects": tables["Variance components"].to_dict(orient="index")
+        if "Variance components" in tables
+        else {},
         "seconds": result.seconds,
         "versions": {name: metadata.version(name) for name in ("natvi", "jax", "jaxlib", "numpy")}
         | {"python": platform.python_version()},

@@ -95,6 +95,10 @@ class Gaussian(Protocol):
         """Return log q(theta)."""
         ...
 
+    def log_prob_at(self, z: Vector) -> Float[Array, ""]:
+        """Return log q at push(z), which needs no solve."""
+        ...
+
     def covariance_product(self, x: Vector) -> Vector:
         """Return Sigma x."""
         ...

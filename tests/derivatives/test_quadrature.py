@@ -84,15 +84,35 @@ def test_monotone_in_the_mean_and_above_jensen(s):
     assert np.all(slope > 0) and np.all(slope < 1 + 1e-8) and np.all(curvature > 0)
 
 
-@pytest.mark.parametrize("s", [60.0, 1e3, 1e5])
+@pytest.mark.parametrize("s", [70.0, 1e3, 1e5])
 def test_huge_variances_cost_no_more_nodes(s):
-    """Beyond sd 50 softplus is max(x, 0) plus a bump; E max(x, 0) = m Phi(m/s) + s phi(m/s)."""
+    """Beyond sd 64 softplus is max(x, 0) plus a bump; E max(x, 0) = m Phi(m/s) + s phi(m/s)."""
     m = np.array([-30.0, 0.0, 30.0])
     value, slope, curvature = (np.asarray(a) for a in in_one_batch(jnp.asarray(m), jnp.full(3, s**2)))
     kink = m * scipy.stats.norm.cdf(m / s) + s * scipy.stats.norm.pdf(m / s)
     np.testing.assert_allclose(value - kink, np.pi**2 / 6 * scipy.stats.norm.pdf(m / s) / s, rtol=2e-3)
     np.testing.assert_allclose(slope, scipy.stats.norm.cdf(m / s), atol=2.0 / s**2)
     np.testing.assert_allclose(curvature, scipy.stats.norm.pdf(m / s) / s, rtol=1e-3)
+
+
+def test_scaled_by_an_exponent():
+    """e^{log_scale} joins the exponents of the density: neither factor need be a number by itself."""
+    m, s = points()
+    plain = in_one_batch(jnp.asarray(m), jnp.asarray(s**2))
+    scale = np.random.default_rng(2).uniform(-20, 20, len(m))
+    scaled = quick_jit(expected_softplus)(jnp.asarray(m), jnp.asarray(s**2), jnp.asarray(scale))
+    for one, other in zip(plain, scaled, strict=True):
+        np.testing.assert_allclose(other, np.exp(scale) * one, rtol=1e-12)
+    # far to the left softplus is e^x, and e^{800} E e^x = e^{800 - 2000 + 1600/2}; on the right it overflows
+    value, _, _ = expected_softplus(jnp.asarray([-2e3, 0.0]), jnp.asarray([1600.0, 1e4]), jnp.full(2, 800.0))
+    np.testing.assert_allclose(np.log(value[0]), -400.0, atol=1e-7)
+    assert value[1] == np.inf
+    # on both sides of the largest sd that takes nodes
+    near, far = (
+        expected_softplus(jnp.asarray([90.0, -90.0]), jnp.full(2, s**2), jnp.ones(2)) for s in (64 - 1e-7, 64 + 1e-7)
+    )
+    for one, other in zip(near, far, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-6)
 
 
 def test_nan_stays_nan():

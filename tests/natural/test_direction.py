@@ -9,7 +9,7 @@ from hypothesis import strategies as hs
 import structures as st
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import DenseFactor
-from natvi.natural import corollary_mean, natural_direction
+from natvi.natural import corollary_mean, first_order_direction, natural_direction
 from natvi.natural.fisher import fisher_information
 from natvi.precision import float64
 
@@ -30,7 +30,7 @@ def explicit(gaussian, g, G):
 
 
 @pytest.mark.parametrize("name", st.STRUCTURES)
-@settings(max_examples=6)
+@settings(max_examples=5)
 @given(size=hs.integers(2, 4), seed=hs.integers(0, 10_000))
 def test_equals_the_explicit_fisher_solve(name, size, seed):
     with float64():
@@ -93,3 +93,16 @@ def test_corollary_1_is_the_update_of_the_transformed_parameter(name):
 
 def jax_factor(factor, direction, rho):
     return type(factor)(*(f + rho * d for f, d in zip(factor, direction, strict=True)))
+
+
+@pytest.mark.parametrize("size", [1, 2, 16, 17, 40])
+@pytest.mark.parametrize("name", ["dense covariance", "dense precision", "diagonal", "pattern covariance"])
+def test_direction_of_one_draw_needs_no_matrix(name, size):
+    with float64():
+        q, rng = st.random_gaussian(name, size, 3), np.random.default_rng(size)
+        z, grad = st.random_vector(q.mean, rng), st.random_vector(q.mean, rng)
+        quick = first_order_direction(q, z, grad)
+        slow = natural_direction(q, grad, q.first_order(z, grad))
+        np.testing.assert_allclose(quick.mean, slow.mean, rtol=1e-10, atol=1e-12)
+        scale = np.abs(st.dense(slow.factor)).max()
+        np.testing.assert_allclose(st.dense(quick.factor), st.dense(slow.factor), atol=1e-12 * scale)

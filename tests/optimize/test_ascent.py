@@ -70,7 +70,7 @@ step_once = quick_jit(ascent_step)
 
 
 def path(target: SumOfTerms, start: Natural, plain: bool = False) -> Path:
-    state, trace = run(target, ascent_init(start), jnp.asarray(plain))
+    state, trace = run(target, ascent_init(target, start), jnp.asarray(plain))
     return Path(state, *to_host(trace))
 
 
@@ -152,7 +152,7 @@ def quadratic() -> tuple[SumOfTerms, Natural, Natural]:
 
 def evaluated_start() -> AscentState:
     target, _, start = quadratic()
-    return step_once(target, ascent_init(start))
+    return step_once(target, ascent_init(target, start))
 
 
 def test_a_gaussian_target_is_recovered_in_one_step():
@@ -222,7 +222,7 @@ def test_a_direction_that_never_helps_stalls():
 def test_a_start_that_is_not_positive_definite_is_not_accepted():
     target, _, start = quadratic()
     broken = Natural(start.linear, ArrowMatrix(*(-part for part in start.precision)))
-    state = step_once(target, ascent_init(broken))
+    state = step_once(target, ascent_init(target, broken))
     assert int(state.accepted) == 0 and float(state.elbo) == -np.inf
 
 
@@ -231,7 +231,7 @@ def test_a_start_that_is_not_positive_definite_is_not_accepted():
 
 def test_the_state_is_a_pytree_of_arrays_that_a_step_keeps_in_shape():
     target, _, start = quadratic()
-    state = ascent_init(start)
+    state = ascent_init(target, start)
     assert all(isinstance(leaf, jax.Array) for leaf in jax.tree.leaves(state))
     after = jax.eval_shape(ascent_step, target, state)
     assert jax.tree.structure(after) == jax.tree.structure(state)

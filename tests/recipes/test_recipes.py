@@ -10,6 +10,7 @@ import pytest
 import structures as st
 from natvi import optimize, recipes
 from natvi.derivatives.per_example import CurvatureGradient
+from natvi.fit.algorithm import compose
 from natvi.precision import float64
 from natvi.target.function import FunctionTarget
 
@@ -23,8 +24,8 @@ def falling(first):
 
 
 RULES = {
-    "plain": (lambda: recipes.plain(falling(0.1)), "euclidean"),
-    "plain natural": (lambda: recipes.plain(falling(0.1), natural=True), "natural"),
+    "plain": (lambda: optimize.plain(falling(0.1)), "euclidean"),
+    "plain natural": (lambda: optimize.plain(falling(0.1), natural=True), "natural"),
     "adam": (lambda: optimize.adam(falling(0.05)), "euclidean"),
     "nadam": (lambda: optimize.nadam(falling(0.05)), "natural"),
     "snngm": (lambda: optimize.snngm(falling(0.02)), "natural"),
@@ -89,7 +90,7 @@ def test_sparse_targets_are_recovered(name, rule):
 def test_pga_reaches_its_noise_floor(name):
     with float64():
         target, mean, Sigma = gaussian_target(name)
-        algorithm = recipes._compose(target, optimize.pga(0.004), type(st.STRUCTURES[name](2)), None)
+        algorithm = compose(target, optimize.pga(0.004), type(st.STRUCTURES[name](2)))
         found = run(algorithm, st.STRUCTURES[name](2), steps=4000)
         assert np.abs(st.flat(found.mean) - mean).max() < 0.35
         assert np.abs(np.sqrt(np.diag(st.covariance(found)) / np.diag(Sigma)) - 1).max() < 0.35
@@ -108,7 +109,9 @@ def test_vogn_finds_the_mean(name):
 
         def step(carry, _):
             q, state = carry
-            return rule.step(q, state, CurvatureGradient(jax.grad(target.value)(q.mean), curvature)), None
+            return rule.step(
+                q, state, CurvatureGradient(jnp.zeros(()), jax.grad(target.value)(q.mean), curvature)
+            ), None
 
         gaussian, state = quick_jit(lambda carry: jax.lax.scan(step, carry, None, length=1500)[0])((gaussian, state))
         np.testing.assert_allclose(st.flat(gaussian.mean), mean, atol=0.02)

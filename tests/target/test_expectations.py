@@ -1,13 +1,9 @@
-"""Expectations of every term against brute force, and their derivatives against finite differences.
+"""Whole models: expectations against draws and SciPy's densities, their derivatives against finite differences.
 
-Brute force: composite Gauss-Legendre on the density, exponents added before they are taken, so that nothing
-overflows and nothing small is lost; where an integrand is a polynomial times exponentials of a few variables,
-a Gauss-Hermite product rule of sufficient order, which is exact. Bonnet's theorem: E grad is the derivative of
-the expectation in the mean. Price's: E hess is the second derivative in the mean, and twice the derivative in
-the covariance.
+Bonnet's theorem: E grad is the derivative of the expectation in the mean. Price's: E hess is the second derivative
+in the mean, and twice the derivative in the covariance.
 """
 
-from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
 
@@ -22,11 +18,10 @@ import scipy.stats
 import natvi.target.term
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.models.likelihoods import FAMILIES
 from natvi.precision import float64, to_host
-from natvi.target import Contribution, NormalPrior, SumOfTerms
-from natvi.target.likelihood_rows import PredictorMoments, RowExpectation
-from natvi.target.random_effects import expected_log_prior, omega_positions
+from natvi.target import Contribution, SumOfTerms
+from natvi.target.random_effects import omega_positions
+from oracles import FIRST, OFFSETS
 from strategies import (
     LIKELIHOODS,
     MixedCase,
@@ -34,23 +29,12 @@ from strategies import (
     dense_matrix,
     dense_moments,
     dense_vector,
-    hermite,
     mixed_case,
-    panels,
     pattern_parts,
     quick_jit,
     random_arrow,
     random_gaussian,
 )
-
-LOG_2PI = np.log(2 * np.pi)
-MEANS = np.array([-30.0, -24.0, -15.0, -7.0, -2.5, -0.4, 0.0, 0.4, 2.5, 7.0, 15.0, 24.0, 30.0])
-SDS = np.array([1e-4, 1e-3, 1e-2, 0.1, 0.3, 0.6, 0.8, 1.0, 1.6, 2.5, 4.0, 5.5, 8.0, 15.0, 30.0])
-STEP = 0.05
-OFFSETS = STEP * np.arange(-3, 4)
-# sixth-order central differences
-FIRST = np.array([-1, 9, -45, 0, 45, -9, 1]) / 60 / STEP
-SECOND = np.array([2, -27, 270, -490, 270, -27, 2]) / 180 / STEP**2
 
 
 @pytest.fixture(autouse=True)
@@ -58,232 +42,6 @@ def double():
     with float64():
         yield
 
-
-def test_every_family_is_tested():
-    assert set(LIKELIHOODS) == set(FAMILIES)
-    assert {*SCALAR_ROWS, "gaussian"} == set(FAMILIES)
-
-
-# --- rows: one family at a time ----------------------------------------------------------------------------
-
-
-def normal_rule(reach: float) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes and log-weights of the standard normal on [-14, reach + 14]."""
-    z, w = panels(-14.0, reach + 14.0, int(8 * (reach + 28.0)))
-    return z, np.log(w) - 0.5 * z**2 - 0.5 * LOG_2PI
-
-
-def brute_poisson(y: float, m: np.ndarray, s: float) -> np.ndarray:
-    z, log_w = normal_rule(s)  # e^{s z} moves the mass to z = s
-    linear = y * (m[..., None] + s * z) @ np.exp(log_w)
-    rate = np.exp(m[..., None] + s * z + log_w).sum(axis=-1)
-    return linear - rate - scipy.special.gammaln(y + 1.0)
-
-
-def brute_bernoulli(y: float, m: np.ndarray, s: float) -> np.ndarray:
-    z, log_w = normal_rule(6.0)  # the mass lies below z = 5.5 for all means above -30
-    sign = 1.0 - 2.0 * y
-    w = np.exp(log_w)
-    return np.array([-np.logaddexp(0.0, sign * (a + s * z)) @ w for a in m.ravel()]).reshape(m.shape)
-
-
-def brute_gaussian(y: float, m: float, s: float, disp: float, t: float, rho: float) -> float:
-    """Integrate over (eta, log sigma) with correlation rho; the integrand is quadratic in eta."""
-    z, log_w = normal_rule(2.0 * t)
-    z = -z  # e^{-2 t z} moves the mass to z = -2 t
-    (x,), w = hermite((3,))
-    eta = m + s * (rho * z[:, None] + np.sqrt(1 - rho**2) * x)
-    log_sigma = disp + t * z
-    squares = (y - eta) ** 2 @ w
-    return float((-0.5 * LOG_2PI - log_sigma) @ np.exp(log_w) - 0.5 * np.sum(squares * np.exp(log_w - 2 * log_sigma)))
-
-
-@quick_jit
-def poisson_rows(y: jax.Array, m: jax.Array, v: jax.Array) -> RowExpectation:
-    return FAMILIES["poisson"].expected(y, PredictorMoments(m, v))
-
-
-@quick_jit
-def bernoulli_rows(y: jax.Array, m: jax.Array, v: jax.Array) -> RowExpectation:
-    """Evaluate each row as a batch of its own: the rule's step depends on the largest variance of the batch."""
-    return jax.vmap(lambda *row: FAMILIES["bernoulli"].expected(row[0], PredictorMoments(*row[1:])))(y, m, v)
-
-
-SCALAR_ROWS: dict[str, tuple[Callable, Callable, list[float], float]] = {
-    # brute force, natvi, responses, absolute error of the second derivative
-    "poisson": (brute_poisson, poisson_rows, [0.0, 3.0, 40.0], 0.0),
-    "bernoulli": (brute_bernoulli, bernoulli_rows, [0.0, 1.0], 1e-8),
-}
-
-
-@pytest.mark.parametrize("name", SCALAR_ROWS)
-def test_rows_without_dispersion(name):
-    brute, rows, responses, slack = SCALAR_ROWS[name]
-    y, m, s = (a.ravel() for a in np.meshgrid(responses, MEANS, SDS, indexing="ij"))
-    got = to_host(rows(jnp.asarray(y), jnp.asarray(m), jnp.asarray(s**2)))
-    points = MEANS[:, None] + OFFSETS
-    stencil = np.stack([[brute(b, points, c) for c in SDS] for b in responses]).swapaxes(1, 2).reshape(-1, 7)
-    assert np.all(np.isfinite(stencil))
-    np.testing.assert_allclose(got.value, stencil[:, 3], rtol=1e-7, atol=0)
-    # differences of the oracle carry its rounding errors; nothing else excuses an absolute error
-    rounding = 1e-14 * np.abs(stencil).max(axis=1)
-    assert_within(got.d_eta, stencil @ FIRST, rounding / STEP)
-    assert_within(got.d_eta_eta, stencil @ SECOND, rounding / STEP**2 + slack)
-
-
-def assert_within(got: np.ndarray, expected: np.ndarray, absolute: np.ndarray, relative: float = 1e-7):
-    excess = np.abs(got - expected) / (absolute + relative * np.abs(expected))
-    assert excess.max() <= 1, f"{excess.max()} times the tolerance at {excess.argmax()}"
-
-
-def test_rows_without_dispersion_in_one_batch():
-    """A batch that mixes tiny and huge variances is as accurate as rows one by one."""
-    y, m, s = (a.ravel() for a in np.meshgrid([0.0, 1.0], MEANS, SDS, indexing="ij"))
-    moments = PredictorMoments(jnp.asarray(m), jnp.asarray(s**2))
-    got = quick_jit(lambda *args: FAMILIES["bernoulli"].expected(*args))(jnp.asarray(y), moments)
-    brute = [brute_bernoulli(b, MEANS, c) for b in (0.0, 1.0) for c in SDS]
-    brute = np.reshape(brute, (2, len(SDS), len(MEANS))).swapaxes(1, 2).ravel()
-    assert np.abs(brute).min() < 1e-12
-    np.testing.assert_allclose(got.value, brute, rtol=1e-7, atol=0)
-
-
-def gaussian_points(num: int) -> np.ndarray:
-    """Draw (y, m, s, disp, t, rho) over wide ranges, wherever E log p is finite in double precision."""
-    rng = np.random.default_rng(0)
-    points = np.column_stack(
-        [
-            rng.uniform(-30, 30, (8 * num, 2)),
-            10 ** rng.uniform(-4, np.log10(30), 8 * num),
-            rng.uniform(-30, 30, 8 * num),
-            10 ** rng.uniform(-4, np.log10(30), 8 * num),
-            rng.uniform(-0.95, 0.95, 8 * num),
-        ]
-    )
-    finite = -2 * points[:, 3] + 2 * points[:, 4] ** 2 < 650
-    return points[finite][:num]
-
-
-def test_gaussian_rows_with_unknown_scale():
-    points = gaussian_points(40)
-    assert points[:, 4].max() > 10 and points[:, 4].min() < 1e-3
-
-    @quick_jit
-    @jax.vmap
-    def rows(y, m, s, disp, t, rho):
-        return FAMILIES["gaussian"].expected(y, PredictorMoments(m, s**2, disp, t**2, rho * s * t))
-
-    got = to_host(rows(*(jnp.asarray(column) for column in points.T)))
-    # a grid of finite differences in both means
-    grid = np.array(
-        [
-            [[brute_gaussian(y, m + a, s, disp + b, t, rho) for b in OFFSETS] for a in OFFSETS]
-            for y, m, s, disp, t, rho in points
-        ]
-    )
-    assert np.all(np.isfinite(grid))
-    np.testing.assert_allclose(got.value, grid[:, 3, 3], rtol=1e-7, atol=0)
-    close = {"rtol": 1e-7, "atol": 1e-10}
-    np.testing.assert_allclose(got.d_eta, grid[:, :, 3] @ FIRST, **close)
-    np.testing.assert_allclose(got.d_eta_eta, grid[:, :, 3] @ SECOND, **close)
-    np.testing.assert_allclose(got.d_disp, grid[:, 3] @ FIRST, **close)
-    np.testing.assert_allclose(got.d_disp_disp, grid[:, 3] @ SECOND, **close)
-    np.testing.assert_allclose(got.d_eta_disp, (grid @ FIRST) @ FIRST, **close)
-
-
-# --- the prior of the random effects -----------------------------------------------------------------------
-
-
-def brute_intercept_prior(m: float, s: float, log_w: float, t: float, rho: float) -> float:
-    """Integrate over (theta, omega) for r = 1; the integrand is quadratic in theta."""
-    z, log_weight = normal_rule(2.0 * t)  # e^{2 t z} moves the mass to z = 2 t
-    (x,), weight = hermite((3,))
-    theta = m + s * (rho * z[:, None] + np.sqrt(1 - rho**2) * x)
-    omega = log_w + t * z
-    squares = theta**2 @ weight
-    linear = (-0.5 * LOG_2PI + omega) @ np.exp(log_weight)
-    return float(linear - 0.5 * np.sum(squares * np.exp(log_weight + 2 * omega)))
-
-
-def prior_moments(columns: np.ndarray) -> tuple[jax.Array, jax.Array]:
-    """Return the moments of (theta, omega) for r = 1 from columns (m, s, log_w, t, rho)."""
-    m, s, log_w, t, rho = columns.T
-    return jnp.asarray([m, log_w]), jnp.asarray([[s**2, rho * s * t], [rho * s * t, t**2]])
-
-
-def test_prior_of_random_intercepts():
-    points = gaussian_points(120)[:, 1:]
-    points[:, 2] *= -1
-    got = expected_log_prior(1, *prior_moments(points))
-    brute = [brute_intercept_prior(*point) for point in points]
-    assert np.all(np.isfinite(brute))
-    np.testing.assert_allclose(got, brute, rtol=1e-7, atol=0)
-
-
-def test_prior_that_overflows_is_minus_infinity_not_nan():
-    got = expected_log_prior(1, *prior_moments(np.array([[0.0, 1.0, 10.0, 30.0, 0.0]])))
-    assert np.asarray(got)[0] == -np.inf
-
-
-def log_prior(r: int, x: np.ndarray) -> np.ndarray:
-    """Return log p(theta | omega) for columns x = (theta, omega), from the definition of W."""
-    theta, omega = x[:r], x[r:]
-    W = np.zeros((x.shape[1], r, r))
-    for (row, column), position in omega_positions(r).items():
-        W[:, row, column] = np.exp(omega[position]) if row == column else omega[position]
-    whitened = np.einsum("nlk,ln->nk", W, theta)
-    log_det = sum(np.log(W[:, k, k]) for k in range(r))
-    return -0.5 * r * LOG_2PI + log_det - 0.5 * np.sum(whitened**2, axis=1)
-
-
-def brute_prior(r: int, m: np.ndarray, V: np.ndarray, order: int) -> float:
-    """Integrate log p: `order` nodes for each log W_kk, three for the rest, in which it is of degree four."""
-    first = [r + omega_positions(r)[k, k] for k in range(r)]
-    permutation = first + [k for k in range(len(m)) if k not in first]
-    z, w = hermite((order,) * r + (3,) * (len(m) - r))
-    x = np.empty_like(z)
-    x[permutation] = m[permutation][:, None] + np.linalg.cholesky(V[np.ix_(permutation, permutation)]) @ z
-    return float(w @ log_prior(r, x))
-
-
-# r, nodes, largest sd of log W_kk for which they are exact, number of random cases
-@pytest.mark.parametrize(("r", "order", "widest", "num"), [(1, 60, 3.0, 20), (2, 40, 2.0, 10), (3, 11, 0.5, 2)])
-def test_prior_of_random_effects(r, order, widest, num):
-    rng = np.random.default_rng(r)
-    size = r + r * (r + 1) // 2
-    moments = []
-    for _ in range(num):
-        draw = rng.standard_normal((size, size + 2))
-        V = np.corrcoef(draw)
-        sds = 10 ** rng.uniform(-3, np.log10(30), size)
-        for k in range(r):
-            sds[r + omega_positions(r)[k, k]] = widest * rng.uniform(0.01, 1)
-        moments.append((rng.uniform(-5, 5, size), V * np.outer(sds, sds)))
-    m = jnp.asarray(np.stack([a for a, _ in moments], axis=-1))
-    V = jnp.asarray(np.stack([b for _, b in moments], axis=-1))
-    got = quick_jit(expected_log_prior, static_argnums=0)(r, m, V)
-    np.testing.assert_allclose(got, [brute_prior(r, *pair, order) for pair in moments], rtol=1e-7, atol=0)
-
-
-# --- priors of the shared coordinates ----------------------------------------------------------------------
-
-
-def test_normal_prior():
-    gaussian = random_gaussian(2, 4, 3, seed=0, scale=2.0, mean_scale=3.0)
-    mean, Sigma = dense_moments(gaussian)
-    m, sd = mean[-4:], np.sqrt(np.diag(Sigma)[-4:])
-    prior = NormalPrior(jnp.asarray([0.0, 1.0, -2.0, 30.0]), jnp.asarray([1e-2, 1.0, 10.0, 3.0]))
-    got = quick_jit(lambda prior, gaussian: prior.expected(gaussian))(prior, gaussian)
-    (x,), w = hermite((3,))
-    theta = m[:, None] + sd[:, None] * x
-    brute = scipy.stats.norm.logpdf(theta, prior.mean[:, None], prior.sd[:, None]) @ w
-    np.testing.assert_allclose(got.value, brute.sum(), rtol=1e-12)
-    np.testing.assert_allclose(got.grad.shared, (prior.mean - m) / prior.sd**2, rtol=1e-12)
-    np.testing.assert_allclose(got.hess.shared, -np.diag(1 / np.square(prior.sd)), rtol=1e-12)
-    for part in (got.grad.local, got.hess.local, got.hess.cross):
-        assert np.all(np.asarray(part) == 0.0)
-
-
-# --- whole models ------------------------------------------------------------------------------------------
 
 GROUP_SIZES = (2, 1, 9, 3)  # the third group needs extra chunks
 MODELS = [(name, r) for name in LIKELIHOODS for r in (1, 2)]

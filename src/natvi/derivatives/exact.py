@@ -5,24 +5,43 @@ grad_mu L = E grad log p (Bonnet) and 2 grad_Sigma E log p = E hess log p (Price
 entropy adds Sigma^-1 to the latter.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float
 
+from natvi.derivatives.first_order import BoundGradient
+from natvi.derivatives.second_order import factor_gradient
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.target import SumOfTerms
+from natvi.linalg import ArrowFactor
+from natvi.typing import Gaussian, Hessian, Vector
 
 
 class Derivatives(NamedTuple):
     """The bound, E grad log p and E hess log p, the latter on the pattern."""
 
     elbo: Float[Array, ""]
-    grad: ArrowVector
-    hess: ArrowMatrix
+    grad: Vector
+    hess: Hessian
 
 
-def exact_derivatives(target: SumOfTerms, gaussian: ArrowPrecision) -> Derivatives:
+@runtime_checkable
+class ExactTarget(Protocol):
+    """A log-density whose expectations under a Gaussian are known."""
+
+    def expected(self, gaussian: Any) -> Any:
+        """Return E log-density, E grad and E hess on the pattern."""
+        ...
+
+
+def exact_derivatives(target: ExactTarget, gaussian: Any) -> Derivatives:
     """Return the exact lower bound with its derivatives."""
+    if isinstance(gaussian.factor, ArrowFactor) and not isinstance(gaussian, ArrowPrecision):
+        gaussian = ArrowPrecision.from_factor(gaussian.mean, gaussian.factor)
     value, grad, hess = target.expected(gaussian)
     return Derivatives(value + gaussian.entropy(), grad, hess)
+
+
+def exact_order(target: ExactTarget, gaussian: Gaussian, entropy: bool = True) -> BoundGradient:
+    """Return the exact gradients in mean and factor, in the form that update rules take; `elbo` is the bound."""
+    elbo, grad, hess = exact_derivatives(target, gaussian)
+    return BoundGradient(elbo, grad, factor_gradient(gaussian, hess, entropy))

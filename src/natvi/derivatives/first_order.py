@@ -5,7 +5,8 @@ grad_T L = -E (theta - mu) v' with v = T^-1 grad h, each on the pattern of the f
 the reparametrization trick. The estimates are never symmetrised.
 """
 
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import vector
 from natvi.typing import Gaussian, Target, Vector
+
+Estimate = TypeVar("Estimate")
 
 
 class BoundGradient(NamedTuple):
@@ -32,20 +35,29 @@ def draw_normals(key: PRNGKeyArray, like: Vector, num_samples: int, antithetic: 
     return jax.tree.map(lambda a: jnp.concatenate([a, -a]), z) if antithetic else z
 
 
+def average_draws(
+    estimate: Callable[[Vector], Estimate], key: PRNGKeyArray, gaussian: Gaussian, num_samples: int, antithetic: bool
+) -> Estimate:
+    """Return the average of an estimate over standard normal draws."""
+    if num_samples == 1 and not antithetic:
+        return estimate(vector.standard_normal(key, gaussian.mean))
+    z = draw_normals(key, gaussian.mean, num_samples, antithetic)
+    return jax.tree.map(lambda a: jnp.mean(a, axis=0), jax.vmap(estimate)(z))
+
+
 def integrand_at(
     target: Target, gaussian: Gaussian, z: Vector, entropy: bool
 ) -> tuple[Vector, Float[Array, ""], Vector]:
-    """Return theta = push(z) with h = log p - log q and its gradient there; without `entropy`, of log p alone."""
+    """Return theta = push(z), h = log p - log q there, and its gradient; without `entropy`, that of log p alone."""
     theta = gaussian.push(z)
     value, grad = jax.value_and_grad(target.value)(theta)
     if entropy:
-        value -= gaussian.log_prob(theta)
         grad = vector.add(grad, gaussian.score(z), -1.0)
-    return theta, value, grad
+    return theta, value - gaussian.log_prob_at(z), grad
 
 
 def first_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
-    """Return the estimate from one draw; without `entropy`, of E log p alone."""
+    """Return the estimate from one draw; without `entropy`, gradients of E log p alone."""
     _, value, grad = integrand_at(target, gaussian, z, entropy)
     return BoundGradient(value, grad, gaussian.first_order(z, grad))
 
@@ -66,11 +78,9 @@ def first_order(
         key: Randomness.
         num_samples: The number of draws.
         antithetic: Whether draws come in pairs z, -z.
-        entropy: Whether to include the gradient of the entropy.
+        entropy: Whether the gradients include the entropy's; the bound always includes the entropy.
 
     Returns:
         Estimates of the bound and its gradients in mean and factor.
     """
-    z = draw_normals(key, gaussian.mean, num_samples, antithetic)
-    each = jax.vmap(lambda z: first_order_at(target, gaussian, z, entropy))(z)
-    return jax.tree.map(lambda a: jnp.mean(a, axis=0), each)
+    return average_draws(lambda z: first_order_at(target, gaussian, z, entropy), key, gaussian, num_samples, antithetic)

@@ -1,26 +1,37 @@
-"""Hessians of a log-density on a factor's pattern, by automatic differentiation.
+"""Hessians of a log-density on a factor's pattern.
 
-A hierarchical target knows its own Hessian, group by group, in time linear in the number of groups. A plain function
-pays one Hessian-vector product per coordinate, and the pattern is cut out of the dense matrix.
+A target made of rows or terms knows its own Hessian, group by group where there are groups, in time linear in the
+number of rows. A plain function pays one Hessian-vector product per coordinate by automatic differentiation, and the
+pattern is cut out of the dense matrix.
 """
+
+from typing import Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 
 from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor
-from natvi.target.term import SumOfTerms
 from natvi.typing import Factor, Hessian, Target, Vector
+
+
+@runtime_checkable
+class CurvedTarget(Protocol):
+    """A target that knows its Hessian."""
+
+    def hessian(self, theta: Vector, factor: Factor) -> Hessian:
+        """Return the entries of the Hessian at theta on the factor's pattern."""
+        ...
 
 
 def hessian_on_pattern(target: Target, theta: Vector, factor: Factor) -> Hessian:
     """Return the entries of the Hessian at theta that the factor's gradient reads."""
+    if isinstance(target, CurvedTarget) and not isinstance(factor, BlockFactor):
+        return target.hessian(theta, factor)
     if isinstance(factor, ArrowFactor):
-        if not isinstance(target, SumOfTerms):
-            raise ValueError(
-                "Second-order estimates on the arrow need a target made of terms (SumOfTerms), whose Hessian is known "
-                f"group by group; got {type(target).__name__}. Use first-order estimates (order=1) instead."
-            )
-        return target.hessian(theta)
+        raise ValueError(
+            "Second-order estimates on the arrow need a target made of terms (SumOfTerms), whose Hessian is known "
+            f"group by group; got {type(target).__name__}. Use first-order estimates (order=1) instead."
+        )
     hess = jax.hessian(target.value)(theta)
     if isinstance(factor, DiagonalFactor):
         return jnp.diagonal(hess)

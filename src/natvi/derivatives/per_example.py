@@ -3,20 +3,24 @@
 Its "GGN" is the empirical Fisher information sum_i g_i g_i' of the examples' gradients g_i, laid on the pattern.
 """
 
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PRNGKeyArray
 
+from natvi.derivatives.exact import ExactTarget, exact_derivatives
+from natvi.derivatives.first_order import average_draws
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, BlockFactor, DiagonalFactor
-from natvi.typing import Factor, Hessian, Vector
+from natvi.target.rows import RowTarget, scale_up
+from natvi.target.term import SumOfTerms
+from natvi.typing import Factor, Gaussian, Hessian, Target, Vector
 
 
 class CurvatureGradient(NamedTuple):
-    """A gradient of E log p in the mean and a positive estimate of -E hess log p on the pattern."""
+    """An estimate of the bound, of the gradient of E log p in the mean, and of -E hess log p on the pattern."""
 
+    elbo: Float[Array, ""]
     mean: Vector
     curvature: Hessian
 
@@ -46,31 +50,55 @@ def gauss_newton_arrow(gradients: ArrowVector) -> ArrowMatrix:
     )
 
 
-def per_example_gradients(
-    log_likelihood: Callable[[Vector, Any], Float[Array, ""]], theta: Float[Array, " d"], rows: Any
-) -> Float[Array, "k d"]:
-    """Return the gradient of each row's log-likelihood; `rows` is a pytree with a leading axis."""
-    return jax.vmap(jax.grad(log_likelihood), in_axes=(None, 0))(theta, rows)
+def add_to_diagonal(curvature: Hessian, amounts: Float[Array, " d"], factor: Factor) -> Hessian:
+    """Add a diagonal matrix to a curvature on a diagonal, dense or block pattern."""
+    if isinstance(factor, DiagonalFactor):
+        return curvature + amounts
+    if isinstance(factor, BlockFactor):
+        pieces = (amounts[i] for i in factor.layout.indices)
+        return tuple(
+            stack + jnp.eye(len(stack))[..., None] * piece[:, None]
+            for stack, piece in zip(curvature, pieces, strict=True)
+        )
+    return curvature + jnp.diag(amounts)
 
 
-def scaled_curvature(
-    gradients: Float[Array, "k d"], num_rows: int, factor: Factor, prior_precision: float, mean: Float[Array, " d"]
-) -> CurvatureGradient:
-    """Return VOGN's estimates from a minibatch of k of n rows under the prior N(0, I / prior_precision).
+def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGradient:
+    """Return VOGN's estimates from one draw theta = push(z).
 
-    g = (n/k) sum_i g_i - prior_precision mu;  H = (n/k) sum_i g_i g_i' + prior_precision I
+    Rows:  g = (n/k) sum_i g_i + grad log p(theta) at mu,  H = (n/k) sum_i g_i g_i' + prior precision, over k rows.
+    Mixed models:  g = grad log p(y, theta),  H = J' J on the arrow, J being the groups' gradients.
     """
-    if isinstance(factor, ArrowFactor):
-        raise ValueError("On the arrow, use gauss_newton_arrow with each group's gradient.")
-    scale = num_rows / gradients.shape[0]
-    curvature = jax.tree.map(lambda h: scale * h, gauss_newton(gradients, factor))
+    theta = gaussian.push(z)
+    elbo = target.value(theta) - gaussian.log_prob(theta)
+    if isinstance(target, SumOfTerms):
+        gradients = target.group_gradients(theta)
+        mean = ArrowVector(gradients.local, jnp.sum(gradients.shared, axis=1))
+        return CurvatureGradient(elbo, mean, gauss_newton_arrow(gradients))
+    if not isinstance(target, RowTarget) or isinstance(gaussian.factor, ArrowFactor):
+        raise ValueError(
+            "VOGN needs each row's gradient: a target of rows (DesignRows, FunctionRows) with a diagonal, dense or "
+            f"block factor, or a mixed model (SumOfTerms) with the arrow; got {type(target).__name__} with "
+            f"{type(gaussian.factor).__name__}."
+        )
+    gradients = target.row_gradients(theta)
+    scale = scale_up(target.num_rows, gradients.shape[0])
+    curvature = jax.tree.map(lambda h: scale * h, gauss_newton(gradients, gaussian.factor))
     return CurvatureGradient(
-        scale * jnp.sum(gradients, axis=0) - prior_precision * mean, add_to_diagonal(curvature, prior_precision)
+        elbo,
+        scale * jnp.sum(gradients, axis=0) + target.prior.gradient(gaussian.mean),
+        add_to_diagonal(curvature, target.prior.precision, gaussian.factor),
     )
 
 
-def add_to_diagonal(curvature: Hessian, amount: float) -> Hessian:
-    """Add a multiple of the identity to a curvature on a diagonal, dense or block pattern."""
-    if isinstance(curvature, tuple):
-        return tuple(stack + amount * jnp.eye(len(stack))[..., None] for stack in curvature)
-    return curvature + amount * (1.0 if curvature.ndim == 1 else jnp.eye(len(curvature)))
+def curvature_gradient(
+    target: Target, gaussian: Gaussian, key: PRNGKeyArray, num_samples: int = 1, antithetic: bool = False
+) -> CurvatureGradient:
+    """Return the average of the estimates from several draws."""
+    return average_draws(lambda z: curvature_at(target, gaussian, z), key, gaussian, num_samples, antithetic)
+
+
+def exact_curvature(target: ExactTarget, gaussian: Gaussian) -> CurvatureGradient:
+    """Return the exact expectations instead, as the paper does for the loglinear model."""
+    elbo, grad, hess = exact_derivatives(target, gaussian)
+    return CurvatureGradient(elbo, grad, jax.tree.map(jnp.negative, hess))

@@ -7,11 +7,9 @@ formulas turn exact expectations E grad and E hess into gradients of the factor.
 
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
-from natvi.derivatives.first_order import BoundGradient, draw_normals, integrand_at
+from natvi.derivatives.first_order import BoundGradient, average_draws, integrand_at
 from natvi.derivatives.hessians import hessian_on_pattern
 from natvi.linalg import vector
 from natvi.typing import Gaussian, Hessian, Target, Vector
@@ -24,7 +22,7 @@ def factor_gradient(gaussian: Gaussian, hess: Hessian, entropy: bool = True) -> 
 
 
 def second_order_at(target: Target, gaussian: Gaussian, z: Vector, entropy: bool = True) -> BoundGradient:
-    """Return the estimate from one draw; without `entropy`, of E log p alone."""
+    """Return the estimate from one draw; without `entropy`, gradients of E log p alone."""
     theta, value, grad = integrand_at(target, gaussian, z, entropy)
     hess = hessian_on_pattern(target, theta, gaussian.factor)
     return BoundGradient(value, grad, factor_gradient(gaussian, hess, entropy))
@@ -39,6 +37,6 @@ def second_order(
     entropy: bool = True,
 ) -> BoundGradient:
     """Return the average of the estimates from several draws; arguments as for `first_order`."""
-    z = draw_normals(key, gaussian.mean, num_samples, antithetic)
-    each = jax.vmap(lambda z: second_order_at(target, gaussian, z, entropy))(z)
-    return jax.tree.map(lambda a: jnp.mean(a, axis=0), each)
+    return average_draws(
+        lambda z: second_order_at(target, gaussian, z, entropy), key, gaussian, num_samples, antithetic
+    )

@@ -3,3 +3,4 @@
 from natvi.fit.convergence import Outcome as Outcome
 from natvi.fit.loop import Fitted as Fitted
 from natvi.fit.loop import climb as climb
+from natvi.fit.stochastic import wander as wander

@@ -6,6 +6,7 @@ data. It is written atomically in the format of saved fits.
 
 import hashlib
 import time
+import warnings
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,7 +23,7 @@ SHARE = 20.0  # and at least this many times the duration of a write
 def fingerprint(target: object) -> str:
     """Return a digest of a target's structure and of every number in it."""
     leaves, structure = jax.tree.flatten(target)
-    digest = hashlib.sha256(_plain_structure(structure).encode())
+    digest = hashlib.sha256(_plain(str(structure)).encode())
     for leaf in leaves:
         array = np.ascontiguousarray(np.asarray(leaf))
         digest.update(f"{array.dtype}{array.shape}".encode())
@@ -30,19 +31,29 @@ def fingerprint(target: object) -> str:
     return digest.hexdigest()
 
 
-def _plain_structure(structure: object) -> str:
+def _plain(text: str) -> str:
     # functions print with their address, which differs between processes
-    text = str(structure)
     return "".join(part.split(">", 1)[-1] if i else part for i, part in enumerate(text.split(" at 0x")))
+
+
+def require_same_shapes(state: object, blank: object) -> None:
+    """Refuse a state that does not fit the model it is to go on with."""
+    shapes, needed = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (state, blank))
+    if shapes != needed:
+        raise ValueError(
+            "The state belongs to another model: its arrays have other shapes. Give result.state of a fit of this "
+            "model to the same data, or leave state out to start afresh."
+        )
 
 
 class Checkpoint:
     """Writes the state now and then, and reads it back."""
 
-    def __init__(self, path: str | Path, target: object, interval: float = LEAST_INTERVAL) -> None:
+    def __init__(self, path: str | Path, target: object, interval: float = LEAST_INTERVAL, settings: str = "") -> None:
         """Bind a path to a target; `interval` is the least time between writes in seconds."""
         self.path = Path(path)
-        self._mark = fingerprint(target)
+        mark = fingerprint(target)
+        self._mark = hashlib.sha256(f"{mark} {_plain(settings)}".encode()).hexdigest() if settings else mark
         self._interval = interval
         self._next = time.monotonic() + interval
 
@@ -69,3 +80,11 @@ class Checkpoint:
         storage.write(self.path, "checkpoint", arrays, {"target": self._mark})
         took = time.monotonic() - began
         self._next = began + took + max(self._interval, SHARE * took)
+
+
+def save_at_the_end(keeper: Checkpoint, state: object) -> None:
+    """Write the last state; if that fails the finished fit must not be lost."""
+    try:
+        keeper.save(state, now=True)
+    except OSError as error:
+        warnings.warn(f"The fit is complete, but its checkpoint could not be written: {error}", stacklevel=3)

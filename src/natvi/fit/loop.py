@@ -5,7 +5,6 @@ clock, what they compute does not: the same executable runs whatever the chunk, 
 """
 
 import time
-import warnings
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -15,11 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from natvi.fit.checkpoint import Checkpoint
+from natvi.fit.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 from natvi.fit.convergence import Outcome, is_finished, judge
 from natvi.fit.interrupt import Interruption
 from natvi.fit.progress import StepProgress
 from natvi.optimize.ascent import AscentState, Natural, ascent_init, ascent_step
+from natvi.optimize.fixed_point import FixedPoint, Packed
 from natvi.precision import to_host
 from natvi.target import SumOfTerms
 
@@ -45,14 +45,16 @@ class Fitted(NamedTuple):
 
 
 @jax.jit
-def _begin(start: Natural) -> LoopState:
-    state = LoopState(ascent_init(start), jnp.full(TRACE_LENGTH, jnp.nan))
+def _begin(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> LoopState:
+    state = LoopState(ascent_init(target, start), jnp.full(TRACE_LENGTH, jnp.nan))
     # weakly typed numbers would make the second chunk, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), state)
 
 
 @partial(jax.jit, donate_argnums=1)
-def run_chunk(target: SumOfTerms, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]) -> LoopState:
+def run_chunk(
+    target: SumOfTerms | FixedPoint, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
+) -> LoopState:
     """Iterate until the limit is reached or the fit is finished."""
 
     def unfinished(state: LoopState) -> Array:
@@ -66,8 +68,8 @@ def run_chunk(target: SumOfTerms, state: LoopState, limit: Int[Array, ""], toler
 
 
 def climb(
-    target: SumOfTerms,
-    start: Natural,
+    target: SumOfTerms | FixedPoint,
+    start: Natural | Packed,
     *,
     max_steps: int = 500,
     tolerance: float = 1e-9,
@@ -79,8 +81,8 @@ def climb(
     """Maximise the exact bound from `start`, or go on from `state` or from the checkpoint.
 
     Args:
-        target: The sum of terms.
-        start: Natural parameters to start from.
+        target: The sum of terms, or a system without groups.
+        start: Where to start: natural parameters, or a system's own point.
         max_steps: Iterations at most, those of earlier runs included.
         tolerance: The relative rise of the bound at which a step counts as nothing.
         state: The state of an earlier run.
@@ -92,18 +94,18 @@ def climb(
         The last state, the outcome and the bound after each iteration.
     """
     keeper = None if checkpoint is None else Checkpoint(checkpoint, target, checkpoint_seconds)
-    current = _begin(start)
+    current = _begin(target, start)
     if state is None and keeper is not None:
         state = keeper.resume(current)
     if state is not None:
-        _require_same_shapes(state, current)
+        require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
     if keeper is not None and not keeper.path.exists():
         keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
     with StepProgress(progress) as line, Interruption() as interruption:
         current = _run(target, current, max_steps, tolerance, line, keeper, interruption)
     if keeper is not None:
-        _save_at_the_end(keeper, current)
+        save_at_the_end(keeper, current)
     outcome = judge(current.ascent, tolerance)
     if outcome is Outcome.MAX_STEPS and interruption.asked:
         outcome = Outcome.INTERRUPTED
@@ -112,25 +114,8 @@ def climb(
     return Fitted(host, outcome, np.array(host.trace[:steps]))
 
 
-def _require_same_shapes(state: LoopState, blank: LoopState) -> None:
-    shapes, needed = ([np.shape(leaf) for leaf in jax.tree.leaves(tree)] for tree in (state, blank))
-    if shapes != needed:
-        raise ValueError(
-            "The state belongs to another model: its arrays have other shapes. Give result.state of a fit of this "
-            "model to the same data, or leave state out to start afresh."
-        )
-
-
-def _save_at_the_end(keeper: Checkpoint, state: LoopState) -> None:
-    """Write the last state; if that fails the finished fit must not be lost."""
-    try:
-        keeper.save(state, now=True)
-    except OSError as error:
-        warnings.warn(f"The fit is complete, but its checkpoint could not be written: {error}", stacklevel=3)
-
-
 def _run(
-    target: SumOfTerms,
+    target: SumOfTerms | FixedPoint,
     state: LoopState,
     max_steps: int,
     tolerance: float,
@@ -138,7 +123,7 @@ def _run(
     keeper: Checkpoint | None,
     interruption: Interruption,
 ) -> LoopState:
-    cells = sum(leaf.size for leaf in jax.tree.leaves(target))
+    cells = sum(np.size(leaf) for leaf in jax.tree.leaves(target))
     seconds_per_step = cells / CELLS_PER_SECOND
     while True:
         before, began = int(state.ascent.evaluated), time.perf_counter()

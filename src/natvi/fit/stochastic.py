@@ -5,9 +5,11 @@ step. So the fit runs in stages: as soon as the bound, averaged over windows, no
 is halved. Halving it closes about half of the remaining gap; when a whole stage has gained less than `gap` nats, about
 that much is left, and the average of the last stage's iterates, which is closer still, is the answer.
 
-Draw t uses key fold_in(seed, t), whatever the chunks: the same seed gives the same bits, also after a resume.
+Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also
+after a resume.
 """
 
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -17,23 +19,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from natvi.fit.checkpoint import Checkpoint
+from natvi.fit.batches import Batches
+from natvi.fit.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 from natvi.fit.convergence import Outcome
 from natvi.fit.interrupt import Interruption
 from natvi.fit.progress import StepProgress
+from natvi.fit.stages import Stage, first_stage, judge_window
+from natvi.fit.start import check_start
 from natvi.precision import to_host
 
-LEAST_SCALE = 2.0**-12
-LEAST_WINDOWS = 10
-REMEMBERED = 40
-
-
-class Stage(NamedTuple):
-    """What the stopping rule remembers; part of the state, so that a resumed fit stops where it would have."""
-
-    windows: Float[Array, " w"]  # mean bound of the last windows of this stage, NaN where there is none yet
-    last_level: Float[Array, ""]  # the bound at the end of the previous stage
-    scale: Float[Array, ""]  # the factor by which steps are shortened
+CHUNK_SECONDS = 0.5
+LOAD_BYTES = 2**26  # of batches at a time
+TRACE_LENGTH = 4096
 
 
 class StochasticState(NamedTuple):
@@ -43,7 +40,9 @@ class StochasticState(NamedTuple):
     average: Any  # running mean of the Gaussian's parameters over the stage
     count: Int[Array, ""]
     in_stage: Int[Array, ""]
+    window: Float[Array, " w"]  # the bounds of the window under way, NaN where a step was not finite
     stage: Stage
+    trace: Float[Array, " t"]  # the mean bound of every window
 
 
 class StochasticFitted(NamedTuple):
@@ -55,31 +54,42 @@ class StochasticFitted(NamedTuple):
     trace: np.ndarray
 
 
-@partial(jax.jit, static_argnums=(0, 3))
-def run_window(
-    step: Any, state: StochasticState, key: PRNGKeyArray, num_steps: int
-) -> tuple[StochasticState, Float[Array, " steps"]]:
-    """Take `num_steps` steps; a step that is not finite leaves the state where it was."""
+@partial(jax.jit, static_argnums=0)
+def run_steps(
+    move: Any, target: Any, state: StochasticState, key: PRNGKeyArray, load: Any, first: Array, stop: Array
+) -> StochasticState:
+    """Step up to count `stop`; a step that is not finite leaves the Gaussian where it was.
 
-    def body(state: StochasticState, _: None) -> tuple[StochasticState, Float[Array, ""]]:
-        moved = step(state.algorithm, jax.random.fold_in(key, state.count))
+    `load` is None, or the stacked batches of the steps from count `first` on.
+    """
+
+    def body(_: Array, state: StochasticState) -> StochasticState:
+        here = target if load is None else target.with_rows(jax.tree.map(lambda a: a[state.count - first], load))
+        moved = move(here, state.algorithm, jax.random.fold_in(key, state.count))
         old, new = state.algorithm.gaussian, moved.gaussian
         shortened = jax.tree.map(lambda a, b: a + state.stage.scale * (b - a), old, new)
         moved = moved._replace(gaussian=shortened)
-        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in jax.tree.leaves(shortened)]))
+        # a factor with a zero on its diagonal has an infinite log-determinant
+        checked = (*jax.tree.leaves(moved), shortened.factor.log_determinant())
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in checked]))
         kept = jax.tree.map(lambda a, b: jnp.where(finite, b, a), state.algorithm, moved)
         seen = state.in_stage + 1
-        average = jax.tree.map(lambda a, b: a + (b - a) / seen, state.average, kept.gaussian)
-        elbo = jnp.where(finite, moved.elbo, jnp.nan)
-        return StochasticState(kept, average, state.count + 1, seen, state.stage), elbo
+        return state._replace(
+            algorithm=kept,
+            average=jax.tree.map(lambda a, b: a + (b - a) / seen, state.average, kept.gaussian),
+            count=state.count + 1,
+            in_stage=seen,
+            window=state.window.at[state.count % len(state.window)].set(jnp.where(finite, moved.elbo, jnp.nan)),
+        )
 
-    return jax.lax.scan(body, state, None, length=num_steps)
+    return jax.lax.fori_loop(state.count, stop, body, state)
 
 
 def wander(
     algorithm: Any,
     start: Any,
     *,
+    batches: Batches | None = None,
     seed: int = 0,
     max_steps: int = 100_000,
     window: int = 100,
@@ -87,83 +97,140 @@ def wander(
     state: StochasticState | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 2.0,
 ) -> StochasticFitted:
     """Run a recipe until it has converged in the sense above.
 
     Args:
-        algorithm: A recipe's `init` and `step`.
+        algorithm: A recipe, e.g. `recipes.algorithm_2n(target, snngm(0.01))`.
         start: The Gaussian to start from.
+        batches: Where each step's rows come from; by default every step sees the whole target.
         seed: The same seed gives the same bits.
-        max_steps: Steps at most.
+        max_steps: Steps at most, those of earlier runs included.
         window: Steps whose bounds are averaged.
         gap: The gain of a whole stage, in nats, below which the fit stops.
         state: The state of an earlier run, to go on from.
         progress: Whether to show progress.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
+        checkpoint_seconds: The least time between two writes.
 
     Returns:
         The average of the last stage, the last state, the outcome and the bound of every window.
     """
     for name, value in (("max_steps", max_steps), ("window", window), ("gap", gap)):
-        if not value > 0:
+        if isinstance(value, bool) or not value > 0:
             raise ValueError(f"{name} must be positive; got {value!r}.")
-    current = state if state is not None else begin(algorithm, start)
-    keeper = None if checkpoint is None else Checkpoint(checkpoint, (start, np.asarray(seed)))
-    if keeper is not None and state is None:
-        current = keeper.resume(current) or current
-    current = jax.tree.map(jnp.asarray, current)
-    key = jax.random.key(seed)
-    trace: list[float] = []
-    outcome = None
+    _check_batches(algorithm.target, batches)
+    target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
+    check_start(target, start)
+    current = _begin(algorithm, start, window)
+    settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, (target, start), checkpoint_seconds, settings)
+    if state is None and keeper is not None:
+        state = keeper.resume(current)
+    if state is not None:
+        require_same_shapes(state, current)
+        current = jax.tree.map(jnp.array, state)
+    if keeper is not None and not keeper.path.exists():
+        keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
+    runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
     with StepProgress(progress) as line, Interruption() as interruption:
+        outcome = _judge_end(current, max_steps)
         while outcome is None:
-            steps = min(window, max_steps - int(current.count))
-            current, elbos = run_window(algorithm.step, current, key, steps)
-            trace.append(float(np.nanmean(elbos)) if np.isfinite(elbos).any() else np.nan)
-            stage, settled = judge_window(current.stage, trace[-1], gap)
-            if float(stage.scale) != float(current.stage.scale):
-                current = current._replace(in_stage=jnp.zeros((), jnp.int32))
-            current = current._replace(stage=stage)
-            line.update(int(current.count), trace[-1])
+            size = len(current.window)
+            current = runner.run(current, min(max_steps, (int(current.count) // size + 1) * size))
+            if int(current.count) % size == 0:
+                current = _end_window(current, gap)
+                line.update(int(current.count), float(current.trace[int(current.count) // size - 1]))
             if keeper is not None:
                 keeper.save(current)
-            outcome = _outcome(trace[-1], settled, int(current.count) >= max_steps, interruption.asked)
+            outcome = _judge_end(current, max_steps)
+            if outcome is None and interruption.asked:
+                outcome = Outcome.INTERRUPTED
     if keeper is not None:
-        keeper.save(current, now=True)
-    return StochasticFitted(to_host(current.average), to_host(current), outcome, np.asarray(trace))
+        save_at_the_end(keeper, current)
+    host = to_host(current)
+    return StochasticFitted(host.average, host, outcome, np.array(host.trace[: int(host.count) // window]))
 
 
-def _outcome(window: float, settled: bool, at_limit: bool, asked: bool) -> Outcome | None:
-    if np.isnan(window):
-        return Outcome.NONFINITE
-    if settled:
-        return Outcome.CONVERGED
-    if at_limit:
-        return Outcome.MAX_STEPS
-    return Outcome.INTERRUPTED if asked else None
+class _Runner:
+    """Runs steps in calls of about half a second, fetching batches as they are needed."""
+
+    def __init__(self, move: Any, target: Any, key: Array, batches: Batches | None) -> None:
+        self._move, self._target, self._key, self._batches = move, target, key, batches
+        self._steps_per_call = 1
+        self._load, self._first, self._held = None, 0, 0
+        if batches is not None:
+            bytes_per_batch = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(first_rows(batches)))
+            self._held = max(1, min(100, LOAD_BYTES // bytes_per_batch))
+
+    def run(self, state: StochasticState, stop: int) -> StochasticState:
+        """Step up to `stop`, or for about half a second."""
+        count = int(state.count)
+        stop = min(stop, count + self._steps_per_call)
+        if self._batches is not None:
+            if self._load is None or not self._first <= count < self._first + self._held:
+                self._load = jax.tree.map(jnp.asarray, self._batches.take(count, self._held))
+                self._first = count
+            stop = min(stop, self._first + self._held)
+        began = time.perf_counter()
+        first, last = jnp.asarray(self._first), jnp.asarray(stop, state.count.dtype)
+        state = run_steps(self._move, self._target, state, self._key, self._load, first, last)
+        state.count.block_until_ready()
+        seconds = (time.perf_counter() - began) / max(stop - count, 1)
+        # at most tenfold: the first call also compiles
+        self._steps_per_call = max(1, min(int(CHUNK_SECONDS / seconds), 10 * self._steps_per_call))
+        return state
 
 
-def begin(algorithm: Any, start: Any) -> StochasticState:
+def first_rows(batches: Batches) -> Any:
+    """Return the first batch."""
+    return jax.tree.map(lambda a: jnp.asarray(a[0]), batches.take(0, 1))
+
+
+def _check_batches(target: Any, batches: Batches | None) -> None:
+    if batches is None:
+        return
+    if not hasattr(target, "with_rows"):
+        raise ValueError(
+            f"Minibatches need a target made of rows (DesignRows, FunctionRows); got {type(target).__name__}."
+        )
+    if target.num_rows != batches.num_rows:
+        raise ValueError(
+            f"The target stands for {target.num_rows:,} rows and the batches come from {batches.num_rows:,}. Give the "
+            "target num_rows of the whole data."
+        )
+
+
+def _begin(algorithm: Any, start: Any, window: int) -> StochasticState:
     """Return the state before the first step."""
+    start = jax.tree.map(jnp.asarray, start)
     state = algorithm.init(start)
     zero = jnp.zeros((), jnp.int32)
-    stage = Stage(jnp.full(REMEMBERED, jnp.nan), jnp.asarray(-jnp.inf), jnp.ones(()))
-    return StochasticState(state, state.gaussian, zero, zero, stage)
+    blank, trace = jnp.full(window, jnp.nan), jnp.full(TRACE_LENGTH, jnp.nan)
+    whole = StochasticState(state, start, zero, zero, blank, first_stage(), trace)
+    # weakly typed numbers would make the second call, or a resumed one, another program to compile
+    return jax.tree.map(lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype), whole)
 
 
-def judge_window(stage: Stage, window: float, gap: float) -> tuple[Stage, bool]:
-    """Add a window; end the stage when its second half is no better than its first beyond noise."""
-    remembered = np.append(np.asarray(stage.windows), window)[1:]
-    windows = remembered[~np.isnan(remembered)]
-    stage = stage._replace(windows=jnp.asarray(remembered))
-    half = len(windows) // 2
-    if half < LEAST_WINDOWS // 2:
-        return stage, False
-    first, second = windows[:half], windows[half:]
-    noise = np.sqrt(first.var(ddof=1) / len(first) + second.var(ddof=1) / len(second))
-    if second.mean() - first.mean() > noise:
-        return stage, False
-    level, scale = float(second.mean()), float(stage.scale)
-    if level - float(stage.last_level) < gap or scale <= LEAST_SCALE:
-        return stage, True
-    return Stage(jnp.full(REMEMBERED, jnp.nan), jnp.asarray(level), jnp.asarray(scale / 2)), False
+def _end_window(state: StochasticState, gap: float) -> StochasticState:
+    """Note the bound of a full window, and go on to the next stage where this one has ended."""
+    elbos = np.asarray(state.window)
+    level = float(np.nanmean(elbos)) if np.isfinite(elbos).any() else np.nan
+    at = int(state.count) // len(elbos) - 1
+    trace = state.trace.at[at].set(level, mode="drop")
+    if np.isnan(elbos).mean() > 0.5:
+        return state._replace(trace=trace)
+    stage = judge_window(state.stage, level, gap)
+    ended = float(stage.scale) != float(state.stage.scale)
+    in_stage = jnp.zeros_like(state.in_stage) if ended else state.in_stage
+    return state._replace(trace=trace, stage=stage, in_stage=in_stage)
+
+
+def _judge_end(state: StochasticState, max_steps: int) -> Outcome | None:
+    count, size = int(state.count), len(state.window)
+    if count and count % size == 0 and np.isnan(np.asarray(state.window)).mean() > 0.5:
+        return Outcome.NONFINITE
+    if bool(state.stage.settled):
+        return Outcome.CONVERGED
+    return Outcome.MAX_STEPS if count >= max_steps else None

@@ -37,7 +37,10 @@ class CovarianceGaussian(eqx.Module):
 
     def log_prob(self, theta: Vector) -> Float[Array, ""]:
         """Return log q(theta)."""
-        z = self.pull(theta)
+        return self.log_prob_at(self.pull(theta))
+
+    def log_prob_at(self, z: Vector) -> Float[Array, ""]:
+        """Return log q at theta = push(z), which needs no solve."""
         d = vector.length(self.mean)
         return -0.5 * d * jnp.log(2 * jnp.pi) - self.factor.log_determinant() - 0.5 * vector.dot(z, z)
 

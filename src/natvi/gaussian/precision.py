@@ -7,7 +7,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natvi.linalg import vector
+from natvi.gaussian.arrow_precision import ArrowPrecision
+from natvi.linalg import ArrowFactor, vector
 from natvi.typing import Hessian, Vector
 
 PrecisionFactor = Any  # DenseFactor or ArrowFactor
@@ -37,7 +38,10 @@ class PrecisionGaussian(eqx.Module):
 
     def log_prob(self, theta: Vector) -> Float[Array, ""]:
         """Return log q(theta)."""
-        z = self.pull(theta)
+        return self.log_prob_at(self.pull(theta))
+
+    def log_prob_at(self, z: Vector) -> Float[Array, ""]:
+        """Return log q at theta = push(z), which needs no solve."""
         d = vector.length(self.mean)
         return -0.5 * d * jnp.log(2 * jnp.pi) + self.factor.log_determinant() - 0.5 * vector.dot(z, z)
 
@@ -48,6 +52,19 @@ class PrecisionGaussian(eqx.Module):
     def covariance_product(self, x: Vector) -> Vector:
         """Return Sigma x."""
         return self.factor.solve_transposed(self.factor.solve(x))
+
+    def marginal_sds(self) -> Vector:
+        """Return the standard deviation of every coordinate."""
+        if isinstance(self.factor, ArrowFactor):
+            return ArrowPrecision.from_factor(self.mean, self.factor).marginal_sds()
+        return jnp.sqrt(self.row_variances(jnp.eye(vector.length(self.mean))))
+
+    def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
+        """Return Var(a' theta) = |T^-1 a|^2 for every row a of a design, the factor being dense.
+
+        The rows of a mixed model belong to groups: `ArrowPrecision.row_moments`.
+        """
+        return jnp.sum(jax.vmap(self.factor.solve)(rows) ** 2, axis=1)
 
     def first_order(self, z: Vector, grad: Vector) -> PrecisionFactor:
         """Return G2 = -(theta - mu) v' on the pattern with v = T^-1 grad h (Theorem 2), a gradient in T."""

@@ -58,11 +58,17 @@ class DenseFactor(NamedTuple):
     def half_transposed_product(self, G: "DenseFactor") -> "DenseFactor":
         """Return half(F' G): its lower triangle with the diagonal halved."""
         H = self.matrix.T @ G.matrix
-        return DenseFactor(jnp.tril(H) - 0.5 * jnp.diag(jnp.diagonal(H)))
+        rows, columns = jnp.indices(H.shape, sparse=True)
+        return DenseFactor(jnp.where(rows > columns, H, jnp.where(rows == columns, 0.5 * H, 0.0)))
 
     def multiply(self, H: "DenseFactor") -> "DenseFactor":
         """Return `F H`, which has the same pattern."""
         return DenseFactor(self.matrix @ H.matrix)
+
+    def multiply_half_outer(self, u: Float[Array, " d"], z: Float[Array, " d"]) -> "DenseFactor":
+        """Return `F half(u z')` in d^2 operations: entry (i, j) is z_j (sum over k > j of F_ik u_k + F_ij u_j / 2)."""
+        M = self.matrix * u
+        return DenseFactor((_sums_from_right(M) - 0.5 * M) * z)
 
     def curvature_covariance(self, hess: Float[Array, "d d"]) -> "DenseFactor":
         """Return `hess F` on the pattern: F1 of Theorem 2 with F = C."""
@@ -72,3 +78,13 @@ class DenseFactor(NamedTuple):
         """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
         inner = solve_triangular(self.matrix, solve_triangular(self.matrix, hess, lower=True).T, lower=True)
         return DenseFactor(-jnp.tril(solve_triangular(self.matrix, inner, lower=True, trans=1)))
+
+
+def _sums_from_right(M: Float[Array, "d d"], width: int = 16) -> Float[Array, "d d"]:
+    """Return sum over k >= j of M_ik: within blocks of columns, and over the blocks to their right."""
+    d = M.shape[0]
+    count = -(-d // width)
+    blocks = jnp.pad(M, ((0, 0), (0, count * width - d))).reshape(d, count, width)
+    within = blocks @ jnp.tril(jnp.ones((width, width), M.dtype))
+    beyond = within[:, :, 0] @ jnp.tril(jnp.ones((count, count), M.dtype), -1)
+    return (within + beyond[:, :, None]).reshape(d, count * width)[:, :d]

@@ -75,6 +75,8 @@ class ColumnRecipe:
         fixed: Terms of the fixed part, in the order of the columns of X.
         random: Terms left of `|`, in the order of the columns of Z.
         offset: Expressions whose sum is the offset.
+        trials: Number of trials of every row, for a response `p(y, n)`; None for any other.
+        weights: The column of weights, or None; weights that came as an array have no column.
 
     Example:
         >>> slope = TermRecipe(("x",), (Numeric(Expression("column", name="x")),))
@@ -87,6 +89,8 @@ class ColumnRecipe:
     fixed: tuple[TermRecipe, ...] = ()
     random: tuple[TermRecipe, ...] = ()
     offset: tuple[Expression, ...] = ()
+    trials: Expression | None = None
+    weights: Expression | None = None
 
     @property
     def fixed_names(self) -> tuple[str, ...]:
@@ -100,7 +104,7 @@ class ColumnRecipe:
 
     @property
     def used_columns(self) -> tuple[str, ...]:
-        """Names of the raw columns that `apply` reads, sorted."""
+        """Names of the raw columns that `apply` reads, sorted; trials and weights are not among them."""
         parts = [component for term in self.fixed + self.random for component in term.components]
         return tuple(sorted(frozenset().union(*(part.columns for part in [*parts, *self.offset]))))
 
@@ -128,6 +132,22 @@ class ColumnRecipe:
             offset += assemble((TermRecipe(("offset",), (Numeric(expression),)),), frame)[:, 0]
         return assemble(self.fixed, frame), assemble(self.random, frame), offset
 
+    def apply_trials(self, new_data: Any) -> Array | None:
+        """Returns the number of trials of new rows, or None for a response without trials."""
+        return self._numbers("trials", self.trials, new_data)
+
+    def apply_weights(self, new_data: Any) -> Array | None:
+        """Returns the weights of new rows, or None for a model whose weights are not a column."""
+        return self._numbers("weights", self.weights, new_data)
+
+    def _numbers(self, name: str, expression: Expression | None, new_data: Any) -> Array | None:
+        if expression is None:
+            return None
+        frame = as_frame(new_data)
+        check_complete(frame, sorted(expression.columns))
+        check_finite(frame, sorted(expression.columns))
+        return assemble((TermRecipe((name,), (Numeric(expression),)),), frame)[:, 0]
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the recipe as JSON values."""
         return {"version": _VERSION, **to_plain(self)}
@@ -144,7 +164,9 @@ class ColumnRecipe:
         fixed, random = (
             tuple(TermRecipe.from_dict(term) for term in get_field(data, key, list, [])) for key in ("fixed", "random")
         )
-        return cls(fixed, random, tuple(Expression.from_dict(item) for item in get_field(data, "offset", list, [])))
+        offset = tuple(Expression.from_dict(item) for item in get_field(data, "offset", list, []))
+        trials, weights = (Expression.from_dict(data[key]) if key in data else None for key in ("trials", "weights"))
+        return cls(fixed, random, offset, trials, weights)
 
 
 def _products(left: Array, right: Array) -> Array:

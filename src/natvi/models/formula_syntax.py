@@ -1,13 +1,13 @@
 """Syntax trees of formulas: formulae's parser with its gaps closed, and the way back to text."""
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import formulae.expr as syntax
 import numpy as np
 from formulae.parser import Parser
 from formulae.scanner import Scanner
+from formulae.token import Token
 
 
 def parse(text: str) -> Any:
@@ -18,9 +18,7 @@ def parse(text: str) -> Any:
         raise syntax_error(text, "a backquote is not closed") from error
     except Exception as error:
         raise syntax_error(text, str(error)) from error
-    if any(first.kind == second.kind == "PIPE" for first, second in pairwise(tokens)):
-        raise ValueError("'||' (uncorrelated random effects) is not yet supported. Use '|': (1 + x | g).")
-    parser = Parser(tokens)
+    parser = Parser(_join_bars(text, tokens))
     try:
         tree = parser.parse()
     except Exception as error:
@@ -31,6 +29,19 @@ def parse(text: str) -> Any:
     for node in walk(tree):
         _check_power(node)
     return tree
+
+
+def _join_bars(text: str, tokens: list[Any]) -> list[Any]:
+    """Makes one bar of `||`, which formulae's scanner reads as two; bars in strings and names are not tokens."""
+    joined: list[Any] = []
+    for token in tokens:
+        if token.kind != "PIPE" or not joined or joined[-1].kind != "PIPE":
+            joined.append(token)
+        elif joined[-1].lexeme == "||":
+            raise syntax_error(text, "there are more than two '|' in a row")
+        else:
+            joined[-1] = Token("PIPE", "||")
+    return joined
 
 
 def syntax_error(text: str, reason: str) -> ValueError:

@@ -20,7 +20,7 @@ STATEFUL = {"center": "center", "scale": "scale", "standardize": "scale"}
 BASES = ("poly", "bs")
 _FACTORS = ("C", "T", "S")
 _CONTRASTS = ("Treatment", "Sum")
-_PROPORTIONS = ("p", "prop", "proportion")
+PROPORTIONS = ("p", "prop", "proportion")
 _KNOWN = ", ".join([*FUNCTIONS, "I", *STATEFUL, *BASES, *_FACTORS, "offset"])
 
 
@@ -65,19 +65,16 @@ def components_of(term: Any) -> list[Any]:
     return [] if isinstance(term, Intercept) else term.components
 
 
-def _callee(component: Any) -> str:
-    return "" if isinstance(component, Variable) else component.call.callee
-
-
 def component_name(component: Any) -> str:
     """Returns the name with the parentheses that formulae leaves out, as in I((x + z) * 2)."""
-    return component.name if isinstance(component, Variable) else _label(component.call)
+    return component.name if isinstance(component, Variable) else label(component.call)
 
 
-def _label(lazy: Any) -> str:
+def label(lazy: Any) -> str:
+    """Returns the text of a call or an operation, with the parentheses it needs."""
     if isinstance(lazy, LazyCall):
-        options = [f"{name}={_label(value)}" for name, value in lazy.kwargs.items()]
-        return f"{lazy.callee}({', '.join([*map(_label, lazy.args), *options])})"
+        options = [f"{name}={label(value)}" for name, value in lazy.kwargs.items()]
+        return f"{lazy.callee}({', '.join([*map(label, lazy.args), *options])})"
     if not isinstance(lazy, LazyOperator):
         return str(lazy)
     rank = _RANKS[lazy.op.__name__]
@@ -85,7 +82,7 @@ def _label(lazy: Any) -> str:
     for position, arg in enumerate(lazy.args):
         inner = _RANKS[arg.op.__name__] if isinstance(arg, LazyOperator) else math.inf
         loose = inner < rank or (inner == rank and (position == 1 or rank == _RANKS["pow"]))
-        texts.append(f"({_label(arg)})" if loose else _label(arg))
+        texts.append(f"({label(arg)})" if loose else label(arg))
     return f" {lazy.symbol} ".join(texts) if len(texts) == 2 else lazy.symbol + texts[0]
 
 
@@ -104,10 +101,10 @@ def role_of(component: Any) -> tuple[str, frozenset[str]]:
     if callee in BASES and call.args:
         if not all(isinstance(arg, LazyValue) for arg in [*call.args[1:], *call.kwargs.values()]):
             raise ValueError(f"the options of {call} must be plain numbers, as in poly(x, 2) or bs(x, df=5).")
-        return "numeric", _needs_column(to_expression(call.args[0]), call)
+        return "numeric", needs_column(to_expression(call.args[0]), call)
     if callee == "offset":
         return "offset", to_expression(_only_argument(call)).columns
-    return "numeric", _needs_column(to_expression(call), call)
+    return "numeric", needs_column(to_expression(call), call)
 
 
 def roles_of(terms: list[Any]) -> dict[str, set[str]]:
@@ -138,7 +135,8 @@ def _only_argument(call: Any) -> Any:
     return call.args[0]
 
 
-def _needs_column(expression: Expression, call: Any) -> frozenset[str]:
+def needs_column(expression: Expression, call: Any) -> frozenset[str]:
+    """Returns the columns of an expression; raises if there is none."""
     if not expression.columns:
         raise ValueError(f"{str(call)!r} has no column in it. Leave it out, or use offset() for a constant.")
     return expression.columns
@@ -163,6 +161,8 @@ def to_expression(lazy: Any) -> Expression:
         return _stateful(lazy)
     if lazy.callee in (*BASES, *_FACTORS, "offset"):
         raise ValueError(f"{str(lazy)!r} must be a term by itself, with a column as its first argument.")
+    if lazy.callee in PROPORTIONS:
+        raise ValueError(f"{str(lazy)!r} describes successes and trials. It is the whole left side of '~' or nothing.")
     raise ValueError(
         f"unknown function {lazy.callee!r} in a formula. Known: {_KNOWN}. "
         "For anything else add a column to the data and use its name."
@@ -174,19 +174,3 @@ def _stateful(lazy: Any) -> Expression:
     names = ("mean",) if op == "center" else ("mean", "std")
     values = tuple(float(getattr(state, name)) for name in names) if state else (0.0,) * len(names)
     return Expression(op, (to_expression(_only_argument(lazy)),), values=values)
-
-
-def response_component(text: str) -> Any:
-    """Returns formulae's component for the text left of `~`; raises if it cannot be a response."""
-    try:
-        description: Any = model_description(f"{text} ~ 1")
-        component = description.response.term.components[0]
-    except Exception as error:
-        raise ValueError(
-            f"cannot use {text!r} as a response. Give one column, or a function of it such as log(y)."
-        ) from error
-    if _callee(component) in _PROPORTIONS or getattr(component, "reference", None) is not None:
-        raise ValueError(f"not yet supported: the response {text!r}. Give one row per trial, with 0 or 1.")
-    if role_of(component)[0] not in ("plain", "numeric") or _callee(component) in BASES:
-        raise ValueError(f"{text!r} cannot be a response. Give a column, or a function such as log(y).")
-    return component

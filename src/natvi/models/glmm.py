@@ -1,6 +1,5 @@
 """The formula door to mixed models."""
 
-import difflib
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -15,12 +14,13 @@ from natvi.fit.loop import LoopState
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.formula import Design, build_design, parse_formula
-from natvi.models.likelihoods import FAMILIES, Family
+from natvi.models.likelihoods import Family, find_family
 from natvi.models.mixed_check import check_fit
 from natvi.models.mixed_fit import MixedFit
+from natvi.models.mixed_notes import describe_data
 from natvi.models.mixed_target import build_target
 from natvi.models.priors import Prior, choose_prior
-from natvi.models.response import encode_response
+from natvi.models.response import encode_response, row_weights
 from natvi.optimize.ascent import Packed, unpack
 from natvi.precision import float64, to_host
 from natvi.result import Result
@@ -39,6 +39,8 @@ class MixedModel:
     y: np.ndarray
     prior: Prior
     notes: tuple[str, ...]
+    weight: np.ndarray | None = None  # how often each row counts, trials included
+    constant: float = 0.0  # of the log-likelihood
 
     def fit(
         self,
@@ -75,7 +77,9 @@ class MixedModel:
             raise ValueError(f"state must be `result.state` of an earlier fit, not {type(state).__name__}.")
         watch = Stopwatch()
         with float64():
-            target, start, place = build_target(self.design, self.y, self.family, self.prior)
+            target, start, place = build_target(
+                self.design, self.y, self.family, self.prior, self.weight, self.constant
+            )
             fitted = climb(
                 target,
                 start,
@@ -117,6 +121,7 @@ class MixedModel:
             prior=self.prior.description,
             num_rows=len(self.y),
             notes=self.notes,
+            correlated=design.correlated,
         )
 
 
@@ -137,15 +142,27 @@ def _finish(x: Packed) -> tuple[ArrowPrecision, ArrowVector]:
 
 
 def glmm(
-    formula: str, data: Any, *, family: str = "gaussian", prior: str = "default", missing: str = "drop"
+    formula: str,
+    data: Any,
+    *,
+    family: str = "gaussian",
+    link: str | None = None,
+    prior: Any = "default",
+    weights: Any = None,
+    missing: str = "drop",
 ) -> MixedModel:
     """Describe a generalized linear mixed model; `.fit()` gives its posterior.
 
     Args:
-        formula: For example `"y ~ base*trt + age + (1 | subject)"`.
+        formula: For example `"y ~ base*trt + age + (1 | subject)"`; `||` in place of `|` makes random effects
+            uncorrelated, `p(y, n)` left of `~` means y successes of n trials.
         data: A data frame, or anything pandas makes one of.
-        family: "gaussian", "poisson" or "bernoulli".
-        prior: "default", or "paper" for N(0, 10^2) on every shared parameter.
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
+            of a binomial model, in predictions too, is the proportion of successes.
+        link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
+        prior: "default"; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; or a
+            dict from fixed effects to an sd or a pair (mean, sd).
+        weights: How often each row counts: the name of a column, or one number for each row.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
 
     Returns:
@@ -157,45 +174,29 @@ def glmm(
         >>> model.design.random_names
         ('Intercept', 'Days')
     """
-    chosen = _family(family)
+    chosen = find_family(family, link)
     parsed = parse_formula(formula)
     if parsed.group is None:
         raise ValueError(
             f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
             "without groups use a generalized linear model."
         )
-    design = build_design(parsed, data, missing)
-    response = encode_response(design.response, design.response_name, family)
-    chosen_prior = choose_prior(prior, family, response.values, design.X, design.Z, chosen.has_dispersion)
-    notes = (*response.notes, *_notes(design, parsed.group, chosen))
-    return MixedModel(formula, chosen, design, parsed.group, response.values, chosen_prior, notes)
-
-
-def _family(name: str) -> Family:
-    if name in FAMILIES:
-        return FAMILIES[name]
-    near = difflib.get_close_matches(str(name), FAMILIES, n=1, cutoff=0.4)
-    hint = f" Did you mean {near[0]!r}?" if near else ""
-    raise ValueError(f"Unknown family {name!r}.{hint} Known: {', '.join(FAMILIES)}.")
-
-
-def _notes(design: Design, group: str, family: Family) -> tuple[str, ...]:
-    notes = []
-    if design.num_missing:
-        total = design.num_missing + len(design.X)
-        notes.append(
-            f"{design.num_missing:,} of {total:,} rows left out: missing values (missing='error' refuses them)"
-        )
-    sizes = design.group_sizes
-    assert sizes is not None
-    single = int((sizes == 1).sum())
-    if single == len(sizes):
-        if family.name == "gaussian":
-            raise ValueError(
-                f"Every group of {group!r} has a single row: its random effects cannot be told from the "
-                "residual. Check the grouping column, or leave the random effects out."
-            )
-        notes.append(f"every group of {group} has a single row: the variance is poorly determined")
-    elif single:
-        notes.append(f"{single:,} of {len(sizes):,} groups have a single row")
-    return tuple(notes)
+    design = build_design(parsed, data, missing, weights)
+    response = encode_response(design.response, design.response_name, family, design.trials)
+    y, weight = response.values, row_weights(design.weights, response.trials)
+    chosen_prior = choose_prior(
+        prior,
+        family,
+        y,
+        design.X,
+        design.Z,
+        chosen.has_dispersion,
+        names=design.fixed_names,
+        weights=weight,
+        correlated=design.correlated,
+    )
+    notes = (*response.notes, *describe_data(design, y, parsed.group, chosen, response.trials))
+    constant = 0.0
+    if response.log_choose is not None:
+        constant = float(np.sum(response.log_choose * (1.0 if design.weights is None else design.weights)))
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constant)

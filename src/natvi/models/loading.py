@@ -3,11 +3,12 @@
 from pathlib import Path
 
 from natvi.fit import storage
+from natvi.models.glm_fit import GlmFit
 from natvi.models.mixed_fit import MixedFit
 from natvi.result import Result
 from natvi.result.result import KIND
 
-MODELS = {"glmm": MixedFit}
+MODELS = {"glm": GlmFit, "glmm": MixedFit}
 
 
 def load(path: str | Path) -> Result:

@@ -17,7 +17,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import small_blocks
 from natvi.precision import float64, to_host
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
-from natvi.target import SumOfTerms
+from natvi.target import LikelihoodRows, NormalPrior, SumOfTerms
 from natvi.target.marginal import can_integrate, marginal_log_density
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ SMALL_SHIFT, LARGE_SHIFT = 0.25, 3.0  # in posterior sds
 PROBE = 3.0  # sds away from the mean at which the exact marginal is looked at; the Gaussian falls by 4.5 nats there
 LEAST_FALL = 1.5
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
+LOOSE = 0.2  # share of the prior sd from which a coefficient is hardly limited by the data
+WIDE = 0.5  # sd on the link scale below which that does not matter
 ROW_BUDGET = 2e6  # rows times pairs of draws
 
 
@@ -35,12 +37,15 @@ def check_fit(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") ->
     if not can_integrate(target):
         return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)),)
     pairs = int(np.clip(ROW_BUDGET / fit.num_rows, 1, 16))
-    positions = fit.log_sd_positions()
+    positions = fit.log_sd_positions() | fit.dispersion_position()
     with float64():
         shift, falls = to_host(marginal_probe(target, posterior, pairs, jnp.asarray(list(positions.values()))))
+    own = (*_judge_spread(fit), *_judge_coefficients(target, fit))
     if not np.all(np.isfinite(shift)):
-        return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)),)
-    return (_judge_shift(shift.copy(), fit), *_judge_falls(falls, list(positions)), *_judge_spread(fit))
+        return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)), *own)
+    # omega_kk is minus a log sd: the sides of the others are turned round
+    falls = np.where([[name in fit.log_sd_positions()] for name in positions], falls, falls[:, ::-1])
+    return (_judge_shift(shift.copy(), fit), *_judge_falls(falls, list(positions)), *own)
 
 
 def _judge_shift(shift: np.ndarray, fit: "MixedFit") -> Trust:
@@ -60,8 +65,11 @@ def _judge_shift(shift: np.ndarray, fit: "MixedFit") -> Trust:
 
 
 def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:
-    """A log sd whose exact marginal hardly falls where the Gaussian has ended is not determined as q says."""
-    wider, narrower = falls.T  # omega_kk is minus a log sd, so three sds above its mean is a small sd
+    """A log sd whose exact marginal hardly falls where the Gaussian has ended is not determined as q says.
+
+    Each row of `falls` holds the falls towards larger and towards smaller values.
+    """
+    wider, narrower = falls.T
     near_zero = [name for name, fall in zip(names, narrower, strict=True) if not fall > LEAST_FALL]
     wide = [name for name, fall in zip(names, wider, strict=True) if not fall > LEAST_FALL and name not in near_zero]
     reasons = []
@@ -75,10 +83,33 @@ def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:
 def _judge_spread(fit: "MixedFit") -> tuple[Trust, ...]:
     _, covariance = fit.shared_moments()
     sds = np.sqrt(np.diag(covariance))
-    vague = [name for name, at in fit.log_sd_positions().items() if sds[at] > VAGUE]
+    positions = fit.log_sd_positions() | fit.dispersion_position()
+    vague = [name for name, at in positions.items() if sds[at] > VAGUE]
     if not vague:
         return ()
     return (Trust(CARE, (f"{', '.join(vague)} is poorly determined by the data: the prior matters for it",)),)
+
+
+def _judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
+    """A coefficient as wide as its prior, and wide for the link: separation, or columns that say the same."""
+    (likelihood, _), (prior,) = target.grouped, target.shared
+    assert isinstance(likelihood, LikelihoodRows) and isinstance(prior, NormalPrior)
+    if fit.family.link == "identity":
+        return ()
+    p = likelihood.p
+    _, covariance = fit.shared_moments()
+    sds = np.sqrt(np.diag(covariance)[:p])
+    filled = np.asarray(likelihood.design.filled)
+    largest = np.array([np.max(np.abs(column[filled])) for column in np.asarray(likelihood.design.X)])
+    loose = (sds > LOOSE * np.asarray(prior.sd)[:p]) & (sds * largest > WIDE)
+    if not loose.any():
+        return ()
+    names = ", ".join(name for name, hit in zip(fit.fixed_names, loose, strict=True) if hit)
+    words = (
+        f"the data hardly limit {names}, so the prior decides: for some values of the columns there may be one outcome "
+        "only (separation), or columns may repeat each other; merge levels, drop columns or set a tighter prior"
+    )
+    return (Trust(CARE, (words,)),)
 
 
 @jax.jit(static_argnums=2)
@@ -88,8 +119,9 @@ def marginal_probe(
     """Look at the exact marginal of the shared coordinates around the fit.
 
     Returns:
-        Sigma_g E_q grad log p(y, theta_g) in posterior sds, from antithetic pairs of draws; and for each log sd how far
-        the log marginal falls three posterior sds below and above its mean, where the Gaussian falls by 4.5.
+        Sigma_g E_q grad log p(y, theta_g) in posterior sds, from antithetic pairs of draws; and for each log sd or
+        log dispersion how far the log marginal falls three posterior sds below and above its mean, where the Gaussian
+        falls by 4.5.
     """
     R, center = posterior.inverse_shared, posterior.mean.shared
     sds = jnp.sqrt(posterior.shared_variances())

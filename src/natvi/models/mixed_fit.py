@@ -10,10 +10,10 @@ import pandas as pd
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.columns import ColumnRecipe
-from natvi.models.likelihoods import FAMILIES, Family
+from natvi.models.likelihoods import Family, find_family
 from natvi.models.mixed_predict import plain_labels, predict_rows
 from natvi.models.tables import gaussian_table
-from natvi.models.variance import component_draws, component_names, component_table, residual_name
+from natvi.models.variance import component_draws, component_names, component_table, dispersion_name
 from natvi.precision import float64, to_host
 from natvi.target.random_effects import omega_positions
 
@@ -37,13 +37,16 @@ class MixedFit:
     prior: str
     num_rows: int
     notes: tuple[str, ...]
+    correlated: bool = True
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
         """Label and text of each line that says what was fitted."""
         groups = f"{self.num_rows:,} rows in {len(self.group_labels):,} groups of {self.group_name}"
+        # a binomial response is predicted per trial
+        what = "binomial response (proportion of successes)" if self.family.name == "binomial" else ""
         lines = [
-            ("model", f"{self.formula}, {self.family.name} response, {self.family.link} link"),
+            ("model", f"{self.formula}, {what or self.family.name + ' response'}, {self.family.link} link"),
             ("data", groups),
             ("prior", self.prior),
         ]
@@ -57,19 +60,24 @@ class MixedFit:
     def shared_names(self) -> list[str]:
         """Return a readable name of every shared coordinate."""
         effects, group = self.random_names, self.group_name
-        names = [*self.fixed_names, *([residual_name(self.fixed_names)] if self.family.has_dispersion else [])]
-        for row, column in omega_positions(len(effects)):
+        names = [*self.fixed_names, *self.dispersion_position()]
+        for row, column in omega_positions(len(effects), self.correlated):
             kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
             names.append(kind)
         return names
 
     def log_sd_positions(self) -> dict[str, int]:
         """Return where the log sds of the random effects stand among the shared coordinates."""
-        positions = omega_positions(len(self.random_names))
+        positions = omega_positions(len(self.random_names), self.correlated)
         return {
             f"sd({effect}|{self.group_name})": self.omega_start + positions[k, k]
             for k, effect in enumerate(self.random_names)
         }
+
+    def dispersion_position(self) -> dict[str, int]:
+        """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
+        dispersion = dispersion_name(self.family, self.fixed_names)
+        return {dispersion: len(self.fixed_names)} if dispersion else {}
 
     def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the shared coordinates (beta, dispersion, omega)."""
@@ -150,6 +158,7 @@ class MixedFit:
             "model": "glmm",
             "formula": self.formula,
             "family": self.family.name,
+            "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),
             "random_names": list(self.random_names),
@@ -158,6 +167,7 @@ class MixedFit:
             "prior": self.prior,
             "num_rows": self.num_rows,
             "notes": list(self.notes),
+            "correlated": self.correlated,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
 
@@ -168,7 +178,7 @@ class MixedFit:
         factor = ArrowFactor(*(arrays[f"factor_{part}"] for part in ("local", "cross", "shared")))  # type: ignore[arg-type]
         fit = cls(
             formula=document["formula"],
-            family=FAMILIES[document["family"]],
+            family=find_family(document["family"], document.get("link")),  # early files name no link
             columns=ColumnRecipe.from_dict(document["columns"]),
             fixed_names=tuple(document["fixed_names"]),
             random_names=tuple(document["random_names"]),
@@ -179,6 +189,7 @@ class MixedFit:
             prior=document["prior"],
             num_rows=document["num_rows"],
             notes=tuple(document["notes"]),
+            correlated=document.get("correlated", True),
         )
         fit._check_shapes(arrays)
         return fit

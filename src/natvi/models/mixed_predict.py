@@ -28,7 +28,10 @@ CHUNK_ROWS = 2_000  # times draws: 32 MB a piece
 
 
 def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
-    """Return mean, sd and interval of the linear predictor or the expected response, row by row."""
+    """Return mean, sd and interval of the linear predictor or the expected response, row by row.
+
+    The expected response of a binomial model is the proportion of successes, so new rows need no trials.
+    """
     for name, value, allowed in (("kind", kind, KINDS), ("groups", groups, GROUPS)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
@@ -117,7 +120,7 @@ def _exact_columns(
         return np.stack([m, s, m - z * s, m + z * s])
     with float64():
         mean, sd = to_host(_response_moments(fit.family, m, s))
-        low, high = np.asarray(fit.family.mean(m - z * s)), np.asarray(fit.family.mean(m + z * s))
+        low, high = (np.asarray(fit.family.mean(jnp.asarray(eta))) for eta in (m - z * s, m + z * s))
     return np.stack([mean, sd, low, high])
 
 
@@ -160,6 +163,6 @@ def _averaged_columns(
 
 def _fresh_effects(fit: "MixedFit", shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one vector of random effects per draw of the shared coordinates: theta = W^-T z."""
-    W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :])
+    W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :], fit.correlated)
     z = rng.standard_normal((len(shared), W.shape[1], 1))
     return np.linalg.solve(np.swapaxes(W, 1, 2), z)[..., 0]

@@ -1,15 +1,16 @@
 """Priors on the shared coordinates: independent normals, stated in words.
 
 The paper's prior is N(0, 10^2) on every shared coordinate: the fixed effects, and omega, the logarithms of the
-diagonal and the entries below the diagonal of the Cholesky factor W of the random effects' precision. For
-Gaussian responses the default is that prior for data of unit scale, carried back to the user's scale: an intercept
+diagonal and the entries below the diagonal of the Cholesky factor W of the random effects' precision. For gaussian
+and gamma responses the default is that prior for data of unit scale, carried back to the user's scale: an intercept
 of 251 under N(0, 10^2) would be a trap.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from natvi.models.prior_settings import describe_single, normal_words, read_settings
 from natvi.target.random_effects import omega_positions
 
 WIDTH = 10.0
@@ -23,51 +24,136 @@ class Prior(NamedTuple):
     description: str
 
 
-def choose_prior(prior: str, family: str, y: np.ndarray, X: np.ndarray, Z: np.ndarray, has_dispersion: bool) -> Prior:
+class _Base(NamedTuple):
+    """A prior whose words for the coefficients stand apart from those for the rest, which may be empty."""
+
+    mean: np.ndarray
+    sd: np.ndarray
+    coefficients: str
+    rest: str
+    whole: str
+
+
+def choose_prior(
+    prior: Any,
+    family: str,
+    y: np.ndarray,
+    X: np.ndarray,
+    Z: np.ndarray,
+    has_dispersion: bool,
+    *,
+    names: tuple[str, ...] | None = None,
+    weights: np.ndarray | None = None,
+    correlated: bool = True,
+) -> Prior:
     """Return the prior for (beta, dispersion, omega).
 
     Args:
-        prior: "default" or "paper".
+        prior: "default"; "paper"; a number, the sd of every coefficient around zero; or a dict from names of
+            coefficients to an sd (around zero) or a pair (mean, sd), the others keeping the default.
         family: The name of the family.
         y: The response.
         X: The fixed-effects design `(N, p)`.
-        Z: The random-effects design `(N, r)`.
-        has_dispersion: Whether a dispersion parameter follows the coefficients.
+        Z: The random-effects design `(N, r)`; r = 0 without random effects, and then there is no omega.
+        has_dispersion: Whether a dispersion parameter follows the coefficients, on the log scale.
+        names: Names of the coefficients, for a dict.
+        weights: How often each row counts, for means and sds of the data.
+        correlated: Whether omega has the r(r+1)/2 entries of W, or only the r of its diagonal.
 
     Returns:
         The prior, on the user's scale.
     """
-    if prior not in ("default", "paper"):
-        raise ValueError(f"prior must be 'default' or 'paper', not {prior!r}.")
+    settings = read_settings(prior, names)
     p, r = X.shape[1], Z.shape[1]
-    size = p + int(has_dispersion) + r * (r + 1) // 2
-    if prior == "paper" or family != "gaussian":
-        return Prior(np.zeros(size), np.full(size, WIDTH), "N(0, 10²) on every fixed effect and on ω (paper)")
-    scale = float(np.std(y))
-    mean, sd = np.zeros(size), np.full(size, WIDTH)
-    spread = _spread(X)
-    constant = spread == 0
-    if constant.any():
-        mean[np.flatnonzero(constant)[0]] = float(np.mean(y)) / float(X[0, constant][0])
-    sd[:p] = WIDTH * scale / np.where(constant, 1.0, spread)
-    mean[p] = np.log(scale)
-    z_scale = np.where(_spread(Z) == 0, 1.0, _spread(Z))
-    for (row, column), position in omega_positions(r).items():
-        at = p + 1 + position
+    omega = omega_positions(r) if correlated else {(k, k): k for k in range(r)}
+    if settings.base == "paper" or family not in ("gaussian", "gamma"):
+        base = _paper(family, p, len(omega), has_dispersion)
+    else:
+        base = _scaled(family, y, X, Z, weights, omega, has_dispersion)
+    mean, sd = base.mean, base.sd
+    if settings.every is not None:
+        mean[:p], sd[:p] = 0.0, settings.every
+        words = f"{normal_words(0.0, settings.every)} on every {_noun(r)}"
+        return Prior(mean, sd, ", ".join(filter(None, (words, base.rest))))
+    if not settings.single or names is None:
+        return Prior(mean, sd, base.whole)
+    for name, (centre, width) in settings.single.items():
+        mean[names.index(name)], sd[names.index(name)] = centre, width
+    others = [f"other {_noun(r)}s {base.coefficients}"] if len(settings.single) < p else []
+    return Prior(mean, sd, "; ".join(filter(None, [describe_single(settings.single), *others, base.rest])))
+
+
+def _noun(r: int) -> str:
+    return "fixed effect" if r else "coefficient"
+
+
+def _paper(family: str, p: int, num_omega: int, has_dispersion: bool) -> _Base:
+    size = p + int(has_dispersion) + num_omega
+    scale = ["log sigma" if family == "gaussian" else "the log dispersion"] if has_dispersion else []
+    rest = " and ".join([*scale, *(["ω"] if num_omega else [])])
+    normal = normal_words(0.0, WIDTH)
+    whole = f"{normal} on every {_noun(num_omega)}" + (f" and on {rest}" if rest else "") + " (paper)"
+    return _Base(np.zeros(size), np.full(size, WIDTH), normal, f"{normal} on {rest}" if rest else "", whole)
+
+
+def _scaled(
+    family: str,
+    y: np.ndarray,
+    X: np.ndarray,
+    Z: np.ndarray,
+    weights: np.ndarray | None,
+    omega: dict[tuple[int, int], int],
+    has_dispersion: bool,
+) -> _Base:
+    """Return the paper's prior for standardised data.
+
+    With s the scale of the predictor,
+
+        intercept N(centre, (10 s)^2), slopes N(0, (10 s / sd(x))^2), log W_kk N(log(sd(z_k) / s), 10^2).
+
+    For gaussian responses centre = mean(y) and s = sd(y); for gamma responses, whose link is the logarithm,
+    centre = log mean(y) and s = 1.
+    """
+    p, gaussian = X.shape[1], family == "gaussian"
+    average = float(np.average(y, weights=weights))
+    centre = average if gaussian else float(np.log(average))
+    scale = float(_spread(y[:, None], weights)[0]) if gaussian else 1.0
+    start = p + int(has_dispersion)
+    mean, sd = np.zeros(start + len(omega)), np.full(start + len(omega), WIDTH)
+    spread = _spread(X, weights)
+    intercept = np.flatnonzero((spread == 0) & np.any(X != 0, axis=0))[:1]
+    mean[intercept] = centre / X[0, intercept]
+    sd[:p] = WIDTH * scale / np.where(spread == 0, 1.0, spread)
+    if has_dispersion:
+        mean[p] = np.log(scale)
+    z_spread = _spread(Z, weights)
+    z_scale = np.where(z_spread == 0, 1.0, z_spread)
+    for (row, column), position in omega.items():
+        at = start + position
         if row == column:
             mean[at] = np.log(z_scale[row] / scale)  # log W_kk is minus a log sd
         else:
             sd[at] = WIDTH * z_scale[row] / scale
-    words = (
-        f"scaled to the data: intercept N({np.mean(y):.4g}, {WIDTH * scale:.4g}²), slopes N(0, (10 sd(y)/sd(x))²), "
-        "log sds N(log sd(y), 10²)"
-    )
-    return Prior(mean, sd, words)
+    first = [f"intercept N({centre:.4g}, {WIDTH * scale:.4g}²)"] if len(intercept) else []
+    slopes = f"slopes N(0, ({'10 sd(y)' if gaussian else '10'}/sd(x))²)"
+    coefficients = "scaled to the data: " + ", ".join([*first, slopes])
+    rest = _rest_words(gaussian, has_dispersion, bool(omega))
+    return _Base(mean, sd, coefficients, rest, ", ".join(filter(None, (coefficients, rest))))
 
 
-def _spread(columns: np.ndarray) -> np.ndarray:
+def _rest_words(gaussian: bool, has_dispersion: bool, random: bool) -> str:
+    if gaussian:
+        return f"{'log sds' if random else 'log sigma'} N(log sd(y), 10²)"
+    words = ["log dispersion N(0, 10²)"] if has_dispersion else []
+    return ", ".join([*words, *(["log sds N(0, 10²) per sd(z)"] if random else [])])
+
+
+def _spread(columns: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
     """Return the sd of each column, exactly zero for constant ones."""
     if len(columns) == 0:
         return np.zeros(columns.shape[1])
     constant = np.all(columns == columns[0], axis=0)
-    return np.where(constant, 0.0, np.std(columns, axis=0))
+    if weights is None:
+        return np.where(constant, 0.0, np.std(columns, axis=0))
+    centred = columns - np.average(columns, axis=0, weights=weights)
+    return np.where(constant, 0.0, np.sqrt(np.average(centred**2, axis=0, weights=weights)))

@@ -108,6 +108,11 @@ def check_finite(frame: pd.DataFrame, names: Iterable[str]) -> None:
                 raise ValueError(f"column {name!r} has {count} infinite value(s). Remove or replace them.")
 
 
+def first_row(index: pd.Index, where: NDArray[np.bool_]) -> str:
+    """Returns the label of the first row that `where` marks, as text."""
+    return repr(plain_level(index[int(np.argmax(where))]))
+
+
 def plain_level(value: object) -> Level:
     """Returns a factor level as a JSON value; what JSON lacks (intervals, dates) becomes text."""
     value = value.item() if isinstance(value, np.generic) else value

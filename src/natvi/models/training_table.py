@@ -8,8 +8,10 @@ from formulae.terms.call_resolver import LazyCall, LazyValue
 from numpy.typing import NDArray
 
 from natvi.models.formula_terms import column_names, components_of, role_of
+from natvi.models.formula_weights import RowWeights
 from natvi.models.raw_columns import (
     column_kind,
+    first_row,
     listing,
     missing_counts,
     plain_level,
@@ -21,8 +23,13 @@ _CHECK_ROWS = 200
 _MAX_BYTES = 4 * 2**30
 
 
-def complete_rows(frame: pd.DataFrame, names: list[str], missing: str) -> tuple[pd.DataFrame, NDArray[np.int64], int]:
-    """Returns the rows without missing values, their positions, and the number of others."""
+def complete_rows(
+    frame: pd.DataFrame, names: list[str], missing: str, weights: RowWeights | None = None
+) -> tuple[pd.DataFrame, NDArray[np.int64], int]:
+    """Returns the rows in use, their positions, and the number of rows with missing values.
+
+    Rows of weight zero are out whatever else they hold, so their missing values do not count.
+    """
     if missing not in ("drop", "error"):
         raise ValueError(f"missing must be 'drop' or 'error', not {missing!r}.")
     if len(frame) == 0:
@@ -30,15 +37,24 @@ def complete_rows(frame: pd.DataFrame, names: list[str], missing: str) -> tuple[
     absent = np.zeros(len(frame), dtype=bool)
     for name in names:
         absent |= read_column(frame, name).isna().to_numpy(dtype=bool)
-    rows = np.flatnonzero(~absent).astype(np.int64)
-    num_missing = len(frame) - len(rows)
-    if num_missing == 0:
+    zero = np.zeros(len(frame), dtype=bool)
+    if weights is not None:
+        zero = weights.values == 0.0
+        absent = (absent | np.isnan(weights.values)) & ~zero
+    rows = np.flatnonzero(~absent & ~zero).astype(np.int64)
+    num_missing = int(absent.sum())
+    if len(rows) == len(frame):
         return frame, rows, 0
-    counts = ", ".join(f"{name!r} {count}" for name, count in missing_counts(frame, names).items())
+    if num_missing == 0:
+        return frame[names].iloc[rows], rows, 0
+    counted = missing_counts(frame.iloc[np.flatnonzero(~zero)], names)
+    if weights is not None and (count := int(np.isnan(weights.values).sum())):
+        counted[weights.name] = count
+    counts = ", ".join(f"{name!r} {count}" for name, count in counted.items())
     if missing == "error":
         raise ValueError(
-            f"{num_missing} of {len(frame)} rows have missing values: {counts}. "
-            "Fill them, or drop the rows with missing='drop'."
+            f"{num_missing} of {len(frame)} rows have missing values: {counts}; the first is row "
+            f"{first_row(frame.index, absent)}. Fill them, or drop the rows with missing='drop'."
         )
     if len(rows) == 0:
         raise ValueError(f"no row is without missing values ({counts}). Fill them or leave columns out.")

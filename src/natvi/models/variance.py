@@ -1,11 +1,13 @@
-"""From omega to what people read: sds and correlations of the random effects, and the residual sd."""
+"""From omega to what people read: sds and correlations of the random effects, and the dispersion parameter."""
 
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 from scipy.special import ndtri
 
+from natvi.models.likelihoods import Family
 from natvi.models.tables import interval_names
 from natvi.target.random_effects import omega_positions
 
@@ -15,25 +17,38 @@ if TYPE_CHECKING:
 NUM_DRAWS = 4000
 
 
-def residual_name(fixed_names: tuple[str, ...]) -> str:
-    """Return the name of the residual sd, kept apart from a covariate that is called sigma."""
-    return "sigma" if "sigma" not in fixed_names else "residual sigma"
+def dispersion_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
+    """Return the name of the dispersion parameter, kept apart from a covariate of that name.
+
+    Example:
+        >>> from natvi.models.likelihoods import FAMILIES
+        >>> dispersion_name(FAMILIES["gamma"], ("Intercept",)), dispersion_name(FAMILIES["gaussian"], ("sigma",))
+        ('shape', 'residual sigma')
+    """
+    if family.dispersion is None:
+        return None
+    name = family.dispersion.removeprefix("log(").removesuffix(")")
+    return name if name not in fixed_names else f"residual {name}"
 
 
 def component_names(fit: "MixedFit") -> list[str]:
     """Return the names of the variance components, in the order of `component_draws`."""
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
-    pairs = [
-        f"corr({effects[k]},{effects[j]}|{group})" for k in range(len(effects)) for j in range(k + 1, len(effects))
-    ]
-    return [*sds, *pairs, *([residual_name(fit.fixed_names)] if fit.family.has_dispersion else [])]
+    pairs = [f"corr({effects[k]},{effects[j]}|{group})" for k, j in _pairs(fit)]
+    dispersion = dispersion_name(fit.family, fit.fixed_names)
+    return [*sds, *pairs, *([dispersion] if dispersion else [])]
 
 
-def precision_factors(r: int, omega: np.ndarray) -> np.ndarray:
+def _pairs(fit: "MixedFit") -> list[tuple[int, int]]:
+    """Return the pairs of effects whose correlation is a parameter."""
+    return list(combinations(range(len(fit.random_names)), 2)) if fit.correlated else []
+
+
+def precision_factors(r: int, omega: np.ndarray, correlated: bool = True) -> np.ndarray:
     """Return W `(s, r, r)` from draws of omega."""
     W = np.zeros((len(omega), r, r))
-    for (row, column), position in omega_positions(r).items():
+    for (row, column), position in omega_positions(r, correlated).items():
         W[:, row, column] = np.exp(omega[:, position]) if row == column else omega[:, position]
     return W
 
@@ -41,11 +56,11 @@ def precision_factors(r: int, omega: np.ndarray) -> np.ndarray:
 def component_draws(fit: "MixedFit", shared: np.ndarray) -> np.ndarray:
     """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`."""
     r = len(fit.random_names)
-    inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :]))
+    inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :], fit.correlated))
     covariance = np.swapaxes(inverse, 1, 2) @ inverse  # (W W')^-1
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     columns = [sds[:, k] for k in range(r)]
-    columns += [covariance[:, k, j] / (sds[:, k] * sds[:, j]) for k in range(r) for j in range(k + 1, r)]
+    columns += [covariance[:, k, j] / (sds[:, k] * sds[:, j]) for k, j in _pairs(fit)]
     if fit.family.has_dispersion:
         columns.append(np.exp(shared[:, len(fit.fixed_names)]))
     return np.stack(columns, axis=1)
@@ -67,9 +82,11 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
         {"mean": values.mean(0), "sd": values.std(0, ddof=1), low: quantiles[0], high: quantiles[1]},
         index=pd.Index(component_names(fit)),
     )
-    exact = {} if len(fit.random_names) > 1 else {table.index[0]: (fit.omega_start, -1.0)}
-    if fit.family.has_dispersion:
-        exact[residual_name(fit.fixed_names)] = (len(fit.fixed_names), 1.0)
+    exact = {}
+    if len(fit.random_names) == 1 or not fit.correlated:  # sd = 1 / W_kk
+        exact = {name: (at, -1.0) for name, at in fit.log_sd_positions().items()}
+    if dispersion := dispersion_name(fit.family, fit.fixed_names):
+        exact[dispersion] = (len(fit.fixed_names), 1.0)
     for name, (at, sign) in exact.items():
         table.loc[name] = lognormal_row(sign * mean[at], float(covariance[at, at]), tail)
     return table

@@ -11,6 +11,8 @@ diagonal C: Section 7.1; arrow T: Theorem 4. A part of the dense natural gradien
 
 from typing import Any, NamedTuple
 
+from natvi.gaussian import CovarianceGaussian
+from natvi.linalg import DenseFactor
 from natvi.typing import Gaussian, Vector
 
 
@@ -36,6 +38,22 @@ def natural_direction(gaussian: Gaussian, mean_gradient: Vector, factor_gradient
     return NaturalDirection(
         gaussian.covariance_product(mean_gradient), F.multiply(F.half_transposed_product(factor_gradient))
     )
+
+
+def first_order_direction(gaussian: Any, z: Vector, grad: Vector) -> NaturalDirection:
+    """Return the natural gradient of a first-order estimate from one draw, without forming the estimate where dense.
+
+    G1 = g z' gives C half((C'g) z'); G2 = -(T^-T z) v' with v = T^-1 g gives -T half(z v'): d^2 operations, not d^3.
+    """
+    F = gaussian.factor
+    if not isinstance(F, DenseFactor):
+        return natural_direction(gaussian, grad, gaussian.first_order(z, grad))
+    if isinstance(gaussian, CovarianceGaussian):
+        u = F.transposed_product(grad)
+        return NaturalDirection(F.product(u), F.multiply_half_outer(u, z))
+    v = F.solve(grad)
+    factor = F.multiply_half_outer(z, v)
+    return NaturalDirection(F.solve_transposed(v), DenseFactor(-factor.matrix))
 
 
 def corollary_mean(old_factor: Any, new_factor: Any, mean_gradient: Vector) -> Vector:

@@ -2,9 +2,10 @@
 
 import optax
 
-from natvi.optimize.rule import Rule, StepSize, optax_rule, scale_by_step, to_natural
+from natvi.optimize.rule import Rule, StepSize, natural_rule, optax_rule, rule_maker, scale_by_step
 
 
+@rule_maker
 def adam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
     """Return Adam on Euclidean gradients.
 
@@ -13,7 +14,17 @@ def adam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, 
     return optax_rule(optax.chain(optax.scale_by_adam(beta1, beta2, epsilon), scale_by_step(step_size)))
 
 
-def nadam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
-    """Return Adam on natural gradients, which loses their scale: the paper's warning example."""
-    transform = optax.chain(to_natural(), optax.scale_by_adam(beta1, beta2, epsilon), scale_by_step(step_size))
-    return optax_rule(transform)
+@rule_maker
+def nadam(
+    step_size: StepSize = 0.001,
+    beta1: float = 0.9,
+    beta2: float = 0.999,
+    epsilon: float = 1e-8,
+    new_factor: bool = False,
+) -> Rule:
+    """Return Adam on natural gradients, which loses their scale: the paper's warning example.
+
+    With `new_factor` the mean moves with the updated T (Corollary 1); the default uses the old T.
+    """
+    average = optax.scale_by_adam(beta1, beta2, epsilon)
+    return natural_rule(optax.chain(average, scale_by_step(step_size)), new_factor)

@@ -20,6 +20,7 @@ from jaxtyping import Array, Bool, Float, Int
 from natvi.derivatives import exact_derivatives
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowMatrix, ArrowVector, small_blocks
+from natvi.optimize.fixed_point import FixedPoint, Packed
 from natvi.target import SumOfTerms
 
 MEMORY = 4
@@ -31,13 +32,6 @@ class Natural(NamedTuple):
 
     linear: ArrowVector
     precision: ArrowMatrix
-
-
-class Packed(NamedTuple):
-    """Several arrow objects in two arrays, per group and shared: few arrays make few kernels to compile."""
-
-    local: Float[Array, "*past m n"]
-    shared: Float[Array, "*past k"]
 
 
 class AscentState(NamedTuple):
@@ -57,10 +51,11 @@ class AscentState(NamedTuple):
     evaluated: Int[Array, ""]
 
 
-def ascent_init(start: Natural) -> AscentState:
+def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
-    r, n = start.linear.local.shape
-    x, residual = pack(start), Packed(jnp.zeros((r + r * r, n)), jnp.zeros_like(start.linear.shared))
+    x = start if isinstance(start, Packed) else pack(start)
+    _, residual, _ = jax.eval_shape(evaluate, target, x)
+    residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
     past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((MEMORY, *a.shape)), (x, residual))
     zero = jnp.zeros((), jnp.int32)
     return AscentState(
@@ -79,10 +74,10 @@ def ascent_init(start: Natural) -> AscentState:
     )
 
 
-def ascent_step(target: SumOfTerms, state: AscentState) -> AscentState:
+def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentState:
     """Try one candidate; accept it if the bound rises."""
     candidate = _propose(state)
-    G, residual, elbo = _evaluate(target, candidate)
+    G, residual, elbo = evaluate(target, candidate)
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0
@@ -135,12 +130,14 @@ def unpack(x: Packed) -> Natural:
     return Natural(linear, ArrowMatrix(A.reshape(r, r, n), B.reshape(g, r, n), x.shared[g:].reshape(g, g)))
 
 
-def _evaluate(target: SumOfTerms, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
-    """Return G(x), the residual and the bound.
+def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
+    """Return G(x), the residual and the bound of a mixed model, or what another system says.
 
     The residual is T^-1 E grad, and for each group T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2, the relative change of its
     precision: with that the mixing sees the spread of the random effects.
     """
+    if isinstance(target, FixedPoint):
+        return target.evaluate(x)
     linear, precision = unpack(x)
     gaussian = ArrowPrecision.from_natural(linear, precision)
     elbo, grad, hess = exact_derivatives(target, gaussian)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import optax
 
 from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor
-from natvi.optimize.rule import Rule, StepSize, optax_rule, scale_by_step, to_natural
+from natvi.optimize.rule import Rule, StepSize, optax_rule, rule_maker, scale_by_step, to_natural
 
 THRESHOLD = 5e5
 
@@ -21,6 +21,7 @@ def factor_ratio(factor: object) -> float:
     return 10.0 if isinstance(factor, DiagonalFactor | BlockFactor | ArrowFactor) else 100.0
 
 
+@rule_maker
 def nagm(
     step_size: StepSize = 0.001, beta: float = 0.9, threshold: float = THRESHOLD, ratio: float | None = None
 ) -> Rule:

@@ -8,38 +8,40 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian
-from natvi.optimize.rule import Rule, replace
+from natvi.optimize.rule import Rule, StepSize, check_step_size, replace, rule_maker, size_at
 
 
 class PgaState(NamedTuple):
-    """First and second moments of the gradient."""
+    """First and second moments of the gradient, and the step count."""
 
     m: Any
     v: Any
+    count: Int[Array, ""]
 
 
-def pga(step_size: float = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
+@rule_maker
+def pga(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-8) -> Rule:
     """Return ProxGenAdam for C or T; its gradients are those of E log p alone."""
-    if not step_size > 0:
-        raise ValueError(f"A step size must be positive; got {step_size!r}.")
+    check_step_size(step_size)
 
     def init(gaussian: Any) -> PgaState:
         zeros = jax.tree.map(jnp.zeros_like, (gaussian.mean, gaussian.factor))
-        return PgaState(zeros, zeros)
+        return PgaState(zeros, zeros, jnp.zeros((), jnp.int32))
 
     def step(gaussian: Any, state: PgaState, gradient: BoundGradient) -> tuple[Any, PgaState]:
         g = (gradient.mean, gradient.factor)
         m = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.m, g)
         v = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * g**2, state.v, g)
-        gamma = jax.tree.map(lambda v: step_size / (jnp.sqrt(v) + epsilon), v)
+        alpha = size_at(step_size, state.count)
+        gamma = jax.tree.map(lambda v: alpha / (jnp.sqrt(v) + epsilon), v)
         mean, factor = jax.tree.map(lambda x, c, m: x + c * m, (gaussian.mean, gaussian.factor), gamma, m)
         prox = proximal_covariance if isinstance(gaussian, CovarianceGaussian) else proximal_precision
         diagonal = jax.tree.map(prox, factor.diagonal(), gamma[1].diagonal())
-        return replace(gaussian, mean, factor.with_diagonal(diagonal)), PgaState(m, v)
+        return replace(gaussian, mean, factor.with_diagonal(diagonal)), PgaState(m, v, state.count + 1)
 
     return Rule(init, step, with_entropy=False)
 

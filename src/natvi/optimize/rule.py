@@ -4,28 +4,68 @@ A rule receives gradients of the bound, all pointing uphill, and moves the Gauss
 one new transform, the natural direction; the pair (mean, factor) is the parameter that Optax sees.
 """
 
+import inspect
+import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
+from jaxtyping import Array, Int
 
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.natural import corollary_mean, natural_direction
+from natvi.natural.direction import NaturalDirection
 
 G = TypeVar("G", CovarianceGaussian, PrecisionGaussian)
+P = ParamSpec("P")
 StepSize = float | Callable[[Any], Any]
 
 
 class Rule(NamedTuple):
-    """An update rule; `with_entropy` says whether its gradients include the entropy's."""
+    """An update rule, and which gradients it takes.
+
+    Rules are made once per setting (their makers are cached), so that fits with the same rule share compiled code.
+
+    Attributes:
+        init: The rule's state before the first step, from the Gaussian.
+        step: (Gaussian, state, gradient) -> (Gaussian, state).
+        with_entropy: Whether its gradients include the entropy's.
+        curvature: Whether it takes a curvature (`CurvatureGradient`) instead of a gradient in the factor.
+        follow: For natural rules, (Gaussian, state, gradient in the mean, direction) -> (Gaussian, state): the same
+            step for those who have the natural direction already.
+        name: The rule with its settings, by which a checkpoint knows it.
+    """
 
     init: Callable[[Any], Any]
-    step: Callable[[Any, Any, BoundGradient], tuple[Any, Any]]
+    step: Callable[[Any, Any, Any], tuple[Any, Any]]
     with_entropy: bool = True
+    curvature: bool = False
+    follow: Callable[[Any, Any, Any, NaturalDirection], tuple[Any, Any]] | None = None
+    name: str = ""
+
+
+def rule_maker(make: Callable[P, Rule]) -> Callable[P, Rule]:
+    """Let a function make each rule once, and name it after its settings."""
+    signature = inspect.signature(make)
+
+    @wraps(make)
+    def maker(*args: P.args, **kwargs: P.kwargs) -> Rule:
+        settings = signature.bind(*args, **kwargs)
+        settings.apply_defaults()
+        return once(tuple(settings.arguments.items()))
+
+    @cache
+    def once(settings: tuple[tuple[str, Any], ...]) -> Rule:
+        shown = ", ".join(f"{key}={getattr(value, '__qualname__', value)}" for key, value in settings)
+        return make(**dict(settings))._replace(name=f"{make.__name__}({shown})")  # type: ignore[call-arg]
+
+    return maker
 
 
 def replace(gaussian: G, mean: Any, factor: Any) -> G:
@@ -47,22 +87,35 @@ def optax_rule(transform: optax.GradientTransformation) -> Rule:
     return Rule(init, step)
 
 
-def to_natural(new_factor: bool = False) -> optax.GradientTransformation:
-    """Turn Euclidean gradients into the natural direction (Lemma 1, Theorems 1 and 4).
+def natural_rule(transform: optax.GradientTransformation, new_factor: bool = False) -> Rule:
+    """Make a rule of an Optax chain that is fed natural directions.
 
     Args:
-        new_factor: For precision factors, move the mean with the factor updated by a full step (Corollary 1).
+        transform: What happens to the direction.
+        new_factor: For precision factors, let the mean's direction use the updated T (Corollary 1). The chain's step
+            may depend on mean and factor together, so a trial step with the old T gives the new one.
     """
 
-    def convert(gradient: Any, gaussian: Any) -> Any:
-        direction = natural_direction(gaussian, *gradient)
-        mean = direction.mean
-        if new_factor:
-            moved = jax.tree.map(jnp.add, gaussian.factor, direction.factor)
-            mean = corollary_mean(gaussian.factor, moved, gradient[0])
-        return mean, direction.factor
+    def step(gaussian: Any, state: Any, gradient: BoundGradient) -> tuple[Any, Any]:
+        direction = natural_direction(gaussian, gradient.mean, gradient.factor)
+        return follow(gaussian, state, gradient.mean, direction)
 
-    return optax.stateless(convert)
+    def follow(gaussian: Any, state: Any, gradient: Any, direction: NaturalDirection) -> tuple[Any, Any]:
+        if new_factor:
+            if not isinstance(gaussian, PrecisionGaussian):
+                raise ValueError("new_factor=True is for factors T of the precision (Corollary 1); this factor is C.")
+            trial, _ = transform.update(tuple(direction), state, gaussian)  # type: ignore[arg-type]
+            moved = jax.tree.map(jnp.add, gaussian.factor, trial[1])  # type: ignore[index]
+            direction = direction._replace(mean=corollary_mean(gaussian.factor, moved, gradient))
+        return along.step(gaussian, state, BoundGradient(jnp.zeros(()), *direction))
+
+    along = optax_rule(transform)
+    return Rule(along.init, step, follow=follow)
+
+
+def to_natural() -> optax.GradientTransformation:
+    """Turn Euclidean gradients into the natural direction (Lemma 1, Theorems 1 and 4)."""
+    return optax.stateless(lambda gradient, gaussian: tuple(natural_direction(gaussian, *gradient)))  # type: ignore[arg-type]
 
 
 def normalize_jointly() -> optax.GradientTransformation:
@@ -78,8 +131,22 @@ def normalize_jointly() -> optax.GradientTransformation:
 
 def scale_by_step(step_size: StepSize, factor: float = 1.0) -> optax.GradientTransformation:
     """Multiply by a step size, constant or a schedule of the step count."""
+    check_step_size(step_size)
     if callable(step_size):
         return optax.scale_by_schedule(lambda count: factor * step_size(count))
-    if not step_size > 0:
-        raise ValueError(f"A step size must be positive; got {step_size!r}.")
     return optax.scale(factor * step_size)
+
+
+def check_step_size(step_size: StepSize) -> None:
+    """Refuse a step size that is not positive, or a schedule that does not begin with a positive number."""
+    if callable(step_size):
+        first = np.asarray(step_size(0))
+        if first.ndim or not 0 < float(first) < math.inf:
+            raise ValueError(f"A schedule must give positive step sizes; at step 0 it gave {first!r}.")
+    elif isinstance(step_size, bool) or not 0 < step_size < math.inf:
+        raise ValueError(f"A step size must be positive and finite; got {step_size!r}.")
+
+
+def size_at(step_size: StepSize, count: Int[Array, ""]) -> Any:
+    """Return the step size at a step count from 0."""
+    return step_size(count) if callable(step_size) else step_size

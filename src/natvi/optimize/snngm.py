@@ -1,11 +1,14 @@
 """Snngm: stochastic normalized natural gradient ascent with momentum (paper, Table 5 and Theorem 3)."""
 
+from typing import Any
+
 import optax
 
 from natvi.linalg import vector
-from natvi.optimize.rule import Rule, StepSize, normalize_jointly, optax_rule, scale_by_step, to_natural
+from natvi.optimize.rule import Rule, StepSize, natural_rule, normalize_jointly, rule_maker, scale_by_step
 
 
+@rule_maker
 def snngm(step_size: StepSize = 0.001, beta: float = 0.9, new_factor: bool = False) -> Rule:
     """Return Snngm; `step_size` is alpha_0.
 
@@ -20,11 +23,14 @@ def snngm(step_size: StepSize = 0.001, beta: float = 0.9, new_factor: bool = Fal
 
     def chain(length: int) -> optax.GradientTransformation:
         average = optax.ema(beta, debias=True)
-        return optax.chain(to_natural(new_factor), normalize_jointly(), average, scale_by_step(step_size, length**0.5))
+        return optax.chain(normalize_jointly(), average, scale_by_step(step_size, length**0.5))
 
-    def rule(gaussian: object) -> Rule:
-        mean, factor = gaussian.mean, gaussian.factor  # type: ignore[attr-defined]
-        return optax_rule(chain(vector.length(mean) + factor.num_entries))
+    def rule(gaussian: Any) -> Any:
+        return natural_rule(chain(vector.length(gaussian.mean) + gaussian.factor.num_entries), new_factor)
 
     chain(1)  # a bad step size is refused here, not in mid-run
-    return Rule(lambda q: rule(q).init(q), lambda q, state, gradient: rule(q).step(q, state, gradient))
+    return Rule(
+        init=lambda q: rule(q).init(q),
+        step=lambda q, state, gradient: rule(q).step(q, state, gradient),
+        follow=lambda q, state, gradient, direction: rule(q).follow(q, state, gradient, direction),
+    )

@@ -4,11 +4,10 @@
 
 g estimates E grad log p and H, a positive matrix on the pattern, E -hess log p. With H the empirical Fisher
 information, S does not converge to the inverse covariance even for Gaussian targets; the mean does.
-Variants differ only in what is handed in: `derivatives.per_example` for likelihoods and for mixed models, exact
-expectations for the loglinear model, other prior precisions for deep models.
+Variants differ only in what is handed in (`derivatives.per_example`): gradients of rows, of groups, or exact
+expectations as for the loglinear model; other prior precisions for deep models.
 """
 
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +17,7 @@ from jaxtyping import Array, Int
 from natvi.derivatives.per_example import CurvatureGradient
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import ArrowMatrix, BlockFactor, DenseFactor, DiagonalFactor
-from natvi.optimize.rule import replace
+from natvi.optimize.rule import Rule, StepSize, check_step_size, replace, rule_maker, size_at
 from natvi.typing import Hessian, Vector
 
 
@@ -30,17 +29,10 @@ class VognState(NamedTuple):
     count: Int[Array, ""]
 
 
-class VognRule(NamedTuple):
-    """VOGN's `init` and `step`; it takes a gradient with a curvature instead of a factor gradient."""
-
-    init: Callable[[Any], VognState]
-    step: Callable[[Any, VognState, CurvatureGradient], tuple[Any, VognState]]
-
-
-def vogn(step_size: float = 0.001, beta1: float = 0.9, beta2: float = 0.999) -> VognRule:
-    """Return VOGN for diagonal, dense, block and arrow structures."""
-    if not step_size > 0:
-        raise ValueError(f"A step size must be positive; got {step_size!r}.")
+@rule_maker
+def vogn(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999) -> Rule:
+    """Return VOGN for diagonal, dense, block and arrow structures; it takes a gradient with a curvature."""
+    check_step_size(step_size)
 
     def init(gaussian: Any) -> VognState:
         m = jax.tree.map(jnp.zeros_like, gaussian.mean)
@@ -51,12 +43,12 @@ def vogn(step_size: float = 0.001, beta1: float = 0.9, beta2: float = 0.999) -> 
         m = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.m, gradient.mean)
         S = jax.tree.map(lambda s, h: beta2 * s + (1 - beta2) * h, state.S, gradient.curvature)
         moved = replace(gaussian, gaussian.mean, factor_of(gaussian, S))
-        scale = step_size / (1 - beta1**count)
+        scale = size_at(step_size, state.count) / (1 - beta1**count)
         direction = moved.covariance_product(m)
         mean = jax.tree.map(lambda x, d: x + scale * d, gaussian.mean, direction)
         return replace(moved, mean, moved.factor), VognState(m, S, count)
 
-    return VognRule(init, step)
+    return Rule(init, step, curvature=True)
 
 
 def precision_of(gaussian: Any) -> Hessian:

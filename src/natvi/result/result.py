@@ -12,7 +12,7 @@ import pandas as pd
 from natvi.fit import Outcome, storage
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
-from natvi.show import arviz_export, plots
+from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
 KIND = "fit"
@@ -52,6 +52,40 @@ class FittedModel(Protocol):
         ...
 
 
+@runtime_checkable
+class PredictiveModel(Protocol):
+    """What a model offers besides where its fit can be held against data; `data` is None for the training data."""
+
+    @property
+    def rows(self) -> Any:
+        """The training data, or None."""
+        ...
+
+    def observed(self, data: Any = None) -> np.ndarray:
+        """Return the responses."""
+        ...
+
+    def posterior_predictive(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Return replicated responses `(num_draws, n)`."""
+        ...
+
+    def log_likelihood(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Return the log-likelihood of every row under every draw `(num_draws, n)`."""
+        ...
+
+    def loo(self, num_draws: int, seed: int, data: Any = None) -> Any:
+        """Return leave-one-out cross-validation."""
+        ...
+
+    def residuals(self, seed: int, data: Any = None) -> Any:
+        """Return fitted values, Pearson residuals and quantile residuals."""
+        ...
+
+    def is_discrete(self) -> bool:
+        """Whether responses are counts or 0 and 1."""
+        ...
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
@@ -66,6 +100,7 @@ class Result:
         seconds: Time by `compile`, `run` and `total`.
         trace: The bound after every iteration.
         state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
+        steps: The number of steps, where the trace does not hold every one of them.
     """
 
     model: FittedModel
@@ -78,6 +113,7 @@ class Result:
     trace: np.ndarray
     state: Any = None
     check: Callable[[], tuple[Trust, ...]] = field(default=tuple)
+    steps: int | None = None
 
     @cached_property
     def _trust(self) -> Trust:
@@ -98,12 +134,18 @@ class Result:
         return pd.concat(self.model.tables(_probability(prob)).values())
 
     def fixed_effects(self, prob: float = 0.95) -> pd.DataFrame:
-        """Return the fixed effects as a tidy frame."""
-        return self.model.tables(_probability(prob))["Fixed effects"]
+        """Return the fixed effects as a tidy frame; in a model without random effects, the coefficients."""
+        tables = self.model.tables(_probability(prob))
+        return tables["Fixed effects" if "Fixed effects" in tables else "Coefficients"]
 
     def variance_components(self, prob: float = 0.95) -> pd.DataFrame:
         """Return sds and correlations of the random effects, and the residual sd where there is one."""
-        return self.model.tables(_probability(prob))["Variance components"]
+        tables = self.model.tables(_probability(prob))
+        if "Variance components" not in tables:
+            raise ValueError(
+                "This model has no random effects; a dispersion parameter, if it has one, is in summary()."
+            )
+        return tables["Variance components"]
 
     def random_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the random effects of every group as a tidy frame."""
@@ -130,7 +172,8 @@ class Result:
         """Predict the expected response for new rows.
 
         Args:
-            new_data: A data frame with the columns of the formula.
+            new_data: A data frame with the columns of the formula; for a model from arrays an array `(n, p)`, or
+                {"X": X, "offset": offset}. A model without random effects takes the training rows by default.
             kind: "response" for the expected response, "link" for the linear predictor.
             groups: "known" uses each group's own effects and averages over new effects for groups never seen;
                 "new" treats every row as from a new group; "population" sets the random effects to zero.
@@ -141,22 +184,85 @@ class Result:
         """
         return self.model.predict(new_data, kind, groups, _probability(prob))
 
-    def to_arviz(self, num_samples: int = 1000, seed: int = 0) -> Any:
-        """Return draws as an ArviZ DataTree."""
+    # --- the fit against data --------------------------------------------------------------------------------
+
+    def posterior_predictive(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
+        """Draw replicated responses `(num_draws, n)`; of binomial trials the successes.
+
+        Args:
+            num_draws: The number of draws, each with its own parameters.
+            seed: The same seed gives the same draws.
+            data: Rows other than the training data.
+        """
+        return self._predictive().posterior_predictive(num_draws, seed, data)
+
+    def log_likelihood(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
+        """Return log p(y_i | theta) for every draw and row, `(num_draws, n)`, times the row's weight.
+
+        Args:
+            num_draws: The number of draws, those of `sample` with the same seed.
+            seed: The same seed gives the same draws.
+            data: Rows other than the training data, their responses included.
+        """
+        return self._predictive().log_likelihood(num_draws, seed, data)
+
+    def loo(self, num_draws: int = 2000, seed: int = 0, data: Any = None) -> Any:
+        """Return leave-one-out cross-validation: `elpd`, `se`, `p_loo`, and `elpd_each`, `pareto_k` of every row."""
+        return self._predictive().loo(num_draws, seed, data)
+
+    def _predictive(self) -> PredictiveModel:
+        if isinstance(self.model, PredictiveModel):
+            return self.model
+        raise ValueError(
+            f"Not yet available for this kind of model ({type(self.model).__name__}): residuals, predictive checks and "
+            "log-likelihoods are offered by models without random effects (natvi.glm)."
+        )
+
+    def to_arviz(self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False) -> Any:
+        """Return draws as an ArviZ DataTree, with the log-likelihood of every row where asked for."""
         coords, dims = self.model.dimensions()
-        return arviz_export.to_datatree(self.sample(num_samples, seed), coords, dims)
+        draws = self.sample(num_samples, seed)
+        rows = {"y": self.log_likelihood(num_samples, seed)} if log_likelihood else None
+        return arviz_export.to_datatree(draws, coords, dims, rows)
 
     def plot_trace(self, ax: Any = None) -> Any:
         """Plot the bound against the iterations."""
         return plots.trace(self.trace, ax)
 
     def plot_fixed_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
-        """Plot the fixed effects with their intervals."""
-        return plots.intervals(self.fixed_effects(prob), ax, "fixed effects")
+        """Plot the fixed effects, or coefficients, with their intervals."""
+        title = "fixed effects" if "Fixed effects" in self.model.tables(prob) else "coefficients"
+        return plots.intervals(self.fixed_effects(prob), ax, title)
 
     def plot_random_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
         """Plot the random effects, ordered, with their intervals (a caterpillar plot)."""
         return plots.caterpillar(self.random_effects(prob), ax)
+
+    def plot_posterior(self, names: Any = None, prob: float = 0.95) -> Any:
+        """Plot the density of each parameter with its interval; by default of the first dozen."""
+        draws = self.sample(4000, seed=0, random_effects=False)
+        return glm_plots.posteriors(self.summary(prob), draws, names)
+
+    def plot_residuals(self, seed: int = 0, data: Any = None) -> Any:
+        """Plot Pearson residuals against fitted values, and quantile residuals against the normal distribution."""
+        model = self._predictive()
+        return glm_plots.residuals(*model.residuals(seed, data), discrete=model.is_discrete())
+
+    def plot_predictive(self, num_draws: int = 200, seed: int = 0, data: Any = None, ax: Any = None) -> Any:
+        """Plot the responses beside replicated ones: bars for counts and binary responses, densities for others."""
+        model = self._predictive()
+        replicated = model.posterior_predictive(num_draws, seed, data)
+        plot = glm_plots.predictive_bars if model.is_discrete() else glm_plots.predictive_densities
+        return plot(model.observed(data), replicated, ax)
+
+    def pictures(self) -> list[Any]:
+        """Return the pictures of the report."""
+        if "Fixed effects" in self.model.tables(0.95):
+            return [self.plot_fixed_effects(), self.plot_random_effects(), self.plot_trace()]
+        shown = [self.plot_fixed_effects(), self.plot_posterior()]
+        if isinstance(self.model, PredictiveModel) and self.model.rows is not None:
+            shown += [self.plot_residuals(), self.plot_predictive()]
+        return [*shown, self.plot_trace()]
 
     def report(self, path: str | Path) -> Path:
         """Write one self-contained HTML page about the fit and return its path."""
@@ -174,6 +280,7 @@ class Result:
             "elbo": self.elbo,
             "elbo_se": self.elbo_se,
             "seconds": self.seconds,
+            "steps": self.steps,
         }
         storage.write(path, KIND, {**arrays, "trace": self.trace}, document)
         return Path(path)
@@ -192,6 +299,7 @@ class Result:
             elbo_se=float(document["elbo_se"]),
             seconds=dict(document["seconds"]),
             trace=arrays["trace"],
+            steps=document.get("steps"),
         )
         result.__dict__["_trust"] = verdict
         return result

@@ -6,6 +6,8 @@ import io
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h4 { margin: 1.4rem 0 .4rem; }
@@ -22,30 +24,22 @@ class Reportable(Protocol):
 
     def _repr_html_(self) -> str: ...
 
-    def plot_fixed_effects(self) -> Any:
-        """Plot the fixed effects."""
-        ...
-
-    def plot_random_effects(self) -> Any:
-        """Plot the random effects."""
-        ...
-
-    def plot_trace(self) -> Any:
-        """Plot the convergence."""
+    def pictures(self) -> list[Any]:
+        """Return axes, or arrays of axes of one figure."""
         ...
 
 
 def write_report(result: Reportable, path: Path, title: str = "natvi: fitted model") -> Path:
     """Write the page and return its path."""
-    axes = (result.plot_fixed_effects(), result.plot_random_effects(), result.plot_trace())
-    pictures = "".join(f"<img alt='' src='{_embedded(ax)}'>" for ax in axes)
+    pictures = "".join(f"<img alt='' src='{_embedded(axes)}'>" for axes in result.pictures())
     body = f"<h1>{html.escape(title)}</h1>{result._repr_html_()}{pictures}<footer>made by natvi</footer>"
     head = f"<meta charset='utf-8'><title>{html.escape(title)}</title><style>{STYLE}</style>"
     path.write_text(f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>", encoding="utf-8")
     return path
 
 
-def _embedded(ax: Any) -> str:
+def _embedded(axes: Any) -> str:
     buffer = io.BytesIO()
-    ax.figure.savefig(buffer, format="png", dpi=130)
+    first = np.ravel(axes)[0]
+    first.figure.savefig(buffer, format="png", dpi=130)
     return "data:image/png;base64," + base64.b64encode(buffer.getvalue()).decode()

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
+from natvi.target.point_mass import PointMass
 from natvi.target.term import Contribution, Marginals
 
 
@@ -52,18 +53,30 @@ class RowFamily(Protocol):
         ...
 
     @property
+    def start(self) -> Callable[..., Float[Array, "*rows"]]:
+        """The function y -> a rough predictor of every row, to start from."""
+        ...
+
+    @property
     def expected(self) -> Callable[..., RowExpectation]:
         """The function (y, PredictorMoments) -> E log p of every row with its derivatives."""
         ...
 
 
 class LikelihoodRows(eqx.Module):
-    """sum over rows of log p(y_ij | eta_ij); shared coordinates are the p coefficients, then the dispersion."""
+    """sum over rows of weight_ij log p(y_ij | eta_ij) + constant.
+
+    Shared coordinates are the p coefficients, then the dispersion. A weight of 2 counts a row twice; for binomial
+    responses it is the number of trials. The constant is what the weighted rows lack, such as log binomial
+    coefficients; it belongs to the whole, so that a block of groups has none and the rest carries it.
+    """
 
     design: GroupedRows
     y: Float[Array, "c K"]
     family: RowFamily = eqx.field(static=True)
     start: int = eqx.field(static=True, default=0)
+    weight: Float[Array, "c K"] | None = None
+    constant: Float[Array, ""] | float = eqx.field(converter=jnp.asarray, default=0.0)
 
     @property
     def p(self) -> int:
@@ -77,22 +90,29 @@ class LikelihoodRows(eqx.Module):
     def block(self, start: Int[Array, ""] | int, size: int) -> "LikelihoodRows":
         """Return the rows of the groups `start` to `start + size`."""
         y = jax.lax.dynamic_slice_in_dim(self.y, start, size, axis=-1)
-        return LikelihoodRows(self.design.block(start, size), y, self.family, self.start)
+        weight = None
+        if self.weight is not None:
+            weight = jax.lax.dynamic_slice_in_dim(self.weight, start, size, axis=-1)
+        return LikelihoodRows(self.design.block(start, size), y, self.family, self.start, weight)
 
     def rest(self, start: int) -> "LikelihoodRows":
         """Return the rows of the groups from `start` on."""
-        return LikelihoodRows(self.design.rest(start), self.y[..., start:], self.family, self.start)
+        weight = None if self.weight is None else self.weight[..., start:]
+        design, y = self.design.rest(start), self.y[..., start:]
+        return LikelihoodRows(design, y, self.family, self.start, weight, self.constant)
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-likelihood at one point."""
         disp = theta.shared[self.p] if self.family.has_dispersion else None
-        rows = self.family.log_density(self.y, self.design.predictor(theta), disp)
-        return jnp.sum(jnp.where(self.design.filled, rows, 0.0))
+        return jnp.sum(self.row_values(self.design.predictor(theta), disp)) + self.constant
+
+    def row_values(self, eta: Float[Array, "c K"], disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+        """Return every row's weighted log p at given predictors, 0 in cells without a row."""
+        return self._weighted(self.family.log_density(self.y, eta, disp))
 
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
-        rows = self.family.expected(self.y, self._moments(gaussian))
-        rows = jax.tree.map(lambda a: jnp.where(self.design.filled, a, 0.0), rows)
+        rows = self._row_expectations(gaussian)
         local, shared = self.design.transposed_product(rows.d_eta)
         blocks, cross, corner = self.design.gram(rows.d_eta_eta)
         if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:
@@ -102,7 +122,24 @@ class LikelihoodRows(eqx.Module):
             corner = jnp.block(
                 [[corner, mixed_shared[:, None]], [mixed_shared[None], jnp.sum(rows.d_disp_disp)[None, None]]]
             )
-        return Contribution(jnp.sum(rows.value), ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+        value = jnp.sum(rows.value) + self.constant
+        return Contribution(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+
+    def group_gradients(self, theta: ArrowVector) -> ArrowVector:
+        """Return each group's gradient in theta_i `(r, n)` and in (beta, dispersion) `(k, n)`."""
+        rows = self._row_expectations(PointMass(theta))
+        local, _ = self.design.transposed_product(rows.d_eta)
+        shared = self.design.per_group(jnp.sum(self.design.X * rows.d_eta, axis=1))
+        if rows.d_disp is not None:
+            shared = jnp.concatenate([shared, self.design.per_group(jnp.sum(rows.d_disp, axis=0))[None]])
+        return ArrowVector(local, shared)
+
+    def _weighted(self, rows: Float[Array, "c K"]) -> Float[Array, "c K"]:
+        weighted = rows if self.weight is None else self.weight * rows
+        return jnp.where(self.design.filled, weighted, 0.0)
+
+    def _row_expectations(self, gaussian: Marginals) -> RowExpectation:
+        return jax.tree.map(self._weighted, self.family.expected(self.y, self._moments(gaussian)))
 
     def _moments(self, gaussian: Marginals) -> PredictorMoments:
         if not self.family.has_dispersion:

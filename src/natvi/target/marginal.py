@@ -58,7 +58,8 @@ def marginal_log_density(target: SumOfTerms, shared: Float[Array, " g"], near: F
     by_group, _ = jax.lax.scan(add, start, (jnp.asarray(z), jnp.asarray(log_weight)))
     log_volume = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(effects.r)])))
     point = ArrowVector(mode, shared)
-    return jnp.sum(by_group) - log_volume + sum((term.value(point) for term in target.shared), jnp.zeros(()))
+    prior = sum((term.value(point) for term in target.shared), jnp.zeros(()))
+    return jnp.sum(by_group) - log_volume + likelihood.constant + prior
 
 
 class _RowLikelihood:
@@ -74,8 +75,7 @@ class _RowLikelihood:
         return self.base + jnp.sum(self.term.design.Z * local[:, None], axis=0)
 
     def log_density(self, eta: Float[Array, "c K"]) -> Float[Array, "c K"]:
-        rows = self.term.family.log_density(self.term.y, eta, self.disp)
-        return jnp.where(self.term.design.filled, rows, 0.0)
+        return self.term.row_values(eta, self.disp)
 
     def by_group(self, theta: Float[Array, "r n"]) -> Float[Array, " n"]:
         rows = self.log_density(self.predictor(theta))

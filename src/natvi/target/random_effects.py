@@ -5,6 +5,8 @@ columns (paper, Section 8.5). With W' theta written out,
 
     log p = -(r/2) log 2 pi + sum_k omega_kk - (1/2) sum_k (e^{omega_kk} theta_k + sum_{l>k} omega_lk theta_l)^2.
 
+For uncorrelated random effects W is diagonal and omega holds its r logarithms only: no sums over l > k.
+
 Tilting: E[e^{a w} f(x)] = exp(a m_w + a^2 v_w / 2) E f(x + a Cov(x, w)) for jointly Gaussian (x, w), and f is
 a polynomial of degree at most four, so Isserlis' theorem closes the form.
 """
@@ -17,16 +19,21 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.target.point_mass import PointMass
 from natvi.target.term import Contribution, Marginals
 
 
-def omega_positions(r: int) -> dict[tuple[int, int], int]:
-    """Return the position of W*_lk in omega = vech(W*), columns stacked.
+def omega_positions(r: int, correlated: bool = True) -> dict[tuple[int, int], int]:
+    """Return the position of W*_lk in omega = vech(W*), columns stacked; or in its diagonal alone.
 
     Example:
         >>> omega_positions(2)
         {(0, 0): 0, (1, 0): 1, (1, 1): 2}
+        >>> omega_positions(2, correlated=False)
+        {(0, 0): 0, (1, 1): 1}
     """
+    if not correlated:
+        return {(k, k): k for k in range(r)}
     pairs = [(row, column) for column in range(r) for row in range(column, r)]
     return {pair: position for position, pair in enumerate(pairs)}
 
@@ -36,11 +43,17 @@ class RandomEffectsPrior(eqx.Module):
 
     r: int = eqx.field(static=True)
     start: int = eqx.field(static=True)
+    correlated: bool = eqx.field(static=True, default=True)
+
+    @property
+    def positions(self) -> dict[tuple[int, int], int]:
+        """The position in omega of every entry of W that is not zero."""
+        return omega_positions(self.r, self.correlated)
 
     @property
     def stop(self) -> int:
         """The shared coordinate after the last one of omega."""
-        return self.start + self.r * (self.r + 1) // 2
+        return self.start + len(self.positions)
 
     def num_simple(self, num_groups: int) -> int:
         """Return how many groups can be cut out in blocks: all."""
@@ -61,10 +74,16 @@ class RandomEffectsPrior(eqx.Module):
         log_norm = -0.5 * self.r * jnp.log(2 * jnp.pi) + jnp.sum(jnp.log(jnp.diagonal(W)))
         return theta.local.shape[1] * log_norm - 0.5 * jnp.sum(whitened**2)
 
+    def group_gradients(self, theta: ArrowVector) -> ArrowVector:
+        """Return each group's gradient in theta_i `(r, n)` and in omega `(k, n)`."""
+        mean, nothing = PointMass(theta).group_moments(self.start, self.stop)
+        grad = jax.grad(lambda m: jnp.sum(expected_log_prior(self.r, m, nothing, self.correlated)))(mean)
+        return ArrowVector(grad[: self.r], grad[self.r :])
+
     def precision_factor(self, shared: Float[Array, " g"]) -> Float[Array, "r r"]:
         """Return W from the shared coordinates."""
         W = jnp.zeros((self.r, self.r))
-        for (row, column), position in omega_positions(self.r).items():
+        for (row, column), position in self.positions.items():
             entry = shared[self.start + position]
             W = W.at[row, column].set(jnp.exp(entry) if row == column else entry)
         return W
@@ -75,7 +94,7 @@ class RandomEffectsPrior(eqx.Module):
         mean, covariance = gaussian.group_moments(self.start, self.stop)
 
         def total(m: Float[Array, "k n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            value = jnp.sum(expected_log_prior(r, m, covariance))
+            value = jnp.sum(expected_log_prior(r, m, covariance, self.correlated))
             return value, value
 
         gradient: Callable = jax.grad(total, has_aux=True)
@@ -90,16 +109,18 @@ class RandomEffectsPrior(eqx.Module):
         )
 
 
-def expected_log_prior(r: int, m: Float[Array, "k n"], V: Float[Array, "k k n"]) -> Float[Array, " n"]:
+def expected_log_prior(
+    r: int, m: Float[Array, "k n"], V: Float[Array, "k k n"], correlated: bool = True
+) -> Float[Array, " n"]:
     """Return E log p(theta_i | omega) for each group from the moments of (theta_i, omega)."""
-    position = omega_positions(r)
+    position = omega_positions(r, correlated)
     total = jnp.full_like(m[0], -0.5 * r * jnp.log(2 * jnp.pi))
     for k in range(r):
         d = r + position[k, k]
         # E[e^{2w} theta^2] = e^{2 m_w + 2 v_w} [(m + 2c)^2 + v]
         tilted = m[k] + 2 * V[k, d]
         square = jnp.exp(2 * m[d] + 2 * V[d, d]) * (tilted**2 + V[k, k])
-        below = [(r + position[row, k], row) for row in range(k + 1, r)]
+        below = [(r + position[row, k], row) for row in range(k + 1, r) if correlated]
         for w, row in below:
             # 2 E[e^{omega_kk} theta_k omega_lk theta_l]
             shift = m + V[:, d]

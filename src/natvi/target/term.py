@@ -90,6 +90,10 @@ class GroupedTerm(Term, Protocol):
         """Return the part that belongs to the groups from `start` on."""
         ...
 
+    def group_gradients(self, theta: ArrowVector) -> ArrowVector:
+        """Return each group's gradient in its local `(r, n)` and in the term's shared coordinates `(k, n)`."""
+        ...
+
 
 class SumOfTerms(eqx.Module):
     """The log-density of a hierarchical model: terms that run over groups, and terms of theta_g alone."""
@@ -101,9 +105,23 @@ class SumOfTerms(eqx.Module):
         """Return the log-density at one point."""
         return sum((term.value(theta) for term in (*self.grouped, *self.shared)), jnp.zeros(()))
 
-    def hessian(self, theta: ArrowVector) -> ArrowMatrix:
-        """Return the Hessian at one point, on the pattern: E hess under a point mass."""
+    def hessian(self, theta: ArrowVector, factor: object = None) -> ArrowMatrix:
+        """Return the Hessian at one point, on the arrow whatever the factor: E hess under a point mass."""
         return self.expected(PointMass(theta)).hess
+
+    def group_gradients(self, theta: ArrowVector) -> ArrowVector:
+        """Return each group's gradient: of its terms, and of a share 1/n of the terms of theta_g alone.
+
+        Local parts `(r, n)`, shared parts `(g, n)` group by group; summed over groups they are the gradient.
+        """
+        (r, n), g = theta.local.shape, theta.shared.shape[0]
+        alone = jax.grad(lambda t: sum((term.value(t) for term in self.shared), jnp.zeros(())))(theta)
+        local, shared = jnp.zeros((r, n)), jnp.broadcast_to(alone.shared[:, None] / n, (g, n))
+        for term in self.grouped:
+            part = term.group_gradients(theta)
+            local = local + part.local
+            shared = shared.at[term.start : term.start + part.shared.shape[0]].add(part.shared)
+        return ArrowVector(local, shared)
 
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""

@@ -1,0 +1,116 @@
+"""Logistic regression: natvi's exact posterior beside point estimates and beside other variational methods.
+
+Every tool stays warm in a process of its own, at one thread and at two; the fast ones take turns. natvi and the point
+estimates go from arrays in memory to a fitted object. Times are minima over the runs; the first call, which compiles,
+is the cold time.
+"""
+
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from benchmarks import glm_problems
+from benchmarks.glm_worker import TOOLS, VI_STEPS
+from benchmarks.report import Report
+from benchmarks.workers import Worker, WorkerError, thread_counts
+
+NAMES = glm_problems.NAMES
+QUICK_TOOLS = ("natvi exact", "sklearn newton-cholesky", "sklearn lbfgs", "statsmodels GLM")
+SLOW_TOOLS = tuple(tool for tool in TOOLS if tool not in QUICK_TOOLS)
+RUNS, QUICK_RUNS = 15, 3
+SETTINGS = {
+    "statistic": "minimum over the runs; the tools take turns",
+    "model": "logistic regression, prior N(0, 10^2) on every coefficient, intercept among the columns",
+    "natvi exact": "natvi.glm(X=X, y=y, family='bernoulli', prior=10).fit(): relative rise of the bound below 1e-8",
+    "sklearn": "LogisticRegression(C=100, fit_intercept=False), tol 1e-8 (newton-cholesky), 1e-6 (lbfgs)",
+    "statsmodels GLM": "no prior; standard errors",
+    "variational peers": f"{VI_STEPS} Adam steps from zero, step size 0.01 falling to 0.0001; float64; best look",
+    "BlackJAX Pathfinder": "1.7.1 seems to have a sign error in the mean of its draws when the path stops early",
+}
+
+
+def run(report: Report, only: Sequence[str] = ()) -> None:
+    """Measure all problems, or those named."""
+    report.settings |= SETTINGS
+    chosen = {name.lower() for name in only or NAMES}
+    for name in NAMES:
+        if name.lower() not in chosen:
+            continue
+        try:
+            problem = glm_problems.load(name)
+        except FileNotFoundError as error:
+            report.note(f"{name} left out: {error}")
+            continue
+        fast = _fast(report, problem)
+        if not report.quick:
+            _slow(report, problem, fast)
+
+
+def _fast(report: Report, problem: Any) -> float:
+    """Time natvi and the point estimates in turns; return natvi's best."""
+    rounds = QUICK_RUNS if report.quick else RUNS
+    with contextlib.ExitStack() as stack:
+        workers: dict[tuple[str, int], Worker] = {}
+        first: dict[tuple[str, int], Any] = {}
+        for tool in QUICK_TOOLS:
+            for threads in thread_counts():
+                with _noted(report, tool, problem.name):
+                    worker = stack.enter_context(_start(tool, threads))
+                    worker.ask("load", problem.name)
+                    first[tool, threads] = worker.ask("fit")
+                    workers[tool, threads] = worker
+        best = {key: np.inf for key in workers}
+        last: dict[tuple[str, int], Any] = {}
+        for _ in range(rounds):
+            for key, worker in workers.items():
+                if best[key] * rounds < 60 or not np.isfinite(best[key]):
+                    last[key] = worker.ask("fit")
+                    best[key] = min(best[key], last[key]["seconds"])
+        for (tool, threads), worker in workers.items():
+            answer = last[tool, threads]
+            metrics = {"seconds": best[tool, threads], "cold_seconds": first[tool, threads]["seconds"]}
+            metrics |= {name: answer[name] for name in ("elbo", "iterations", "outcome") if name in answer}
+            report.add(problem.name, tool, metrics, threads=threads, versions=worker.versions)
+        fastest = {tool: min(s for (t, _), s in best.items() if t == tool) for tool in {t for t, _ in best}}
+        versions = workers["natvi exact", 1].versions
+        for tool, seconds in fastest.items():
+            if tool != "natvi exact":
+                ratio = {"ratio_of_seconds": fastest["natvi exact"] / seconds}
+                report.add(problem.name, f"natvi exact / {tool}", ratio, threads="best", versions=versions)
+        return fastest["natvi exact"]
+
+
+def _slow(report: Report, problem: Any, ours: float) -> None:
+    """Time the others once each, warm, at the threads of the machine."""
+    threads = thread_counts()[-1]
+    for tool in SLOW_TOOLS:
+        with _noted(report, tool, problem.name), _start(tool, threads) as worker:
+            worker.ask("load", problem.name)
+            cold = worker.ask("fit", limit=1200)
+            if problem.name == "simulated" and cold["seconds"] > 200:
+                answer = cold
+            else:
+                answer = min((worker.ask("fit", limit=1200) for _ in range(1)), key=lambda a: a["seconds"])
+            metrics = {"seconds": answer["seconds"], "cold_seconds": cold["seconds"]}
+            metrics |= {k: answer[k] for k in ("elbo", "elbo_se", "seconds_to_best", "least_ess") if k in answer}
+            metrics["times_slower_than_natvi"] = answer.get("seconds_to_best", answer["seconds"]) / ours
+            report.add(problem.name, tool, metrics, threads=threads, versions=worker.versions)
+            for path in (cold.get("arrays"), answer.get("arrays")):
+                if path and os.path.exists(path):
+                    os.unlink(path)
+
+
+def _start(tool: str, threads: int) -> Worker:
+    return Worker([sys.executable, "-m", "benchmarks.glm_worker", tool], threads)
+
+
+@contextlib.contextmanager
+def _noted(report: Report, tool: str, problem: str):
+    try:
+        yield
+    except WorkerError as error:
+        report.note(f"{tool} left out on {problem}: {error}")

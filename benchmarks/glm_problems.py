@@ -1,0 +1,50 @@
+"""The data of the benchmark `glm`: logistic regression with an intercept among the columns and the prior N(0, 10^2)."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+NAMES = ("German", "a4a", "simulated")
+PRIOR_SD = 10.0
+
+
+class Problem(NamedTuple):
+    """Covariates and responses."""
+
+    name: str
+    X: np.ndarray
+    y: np.ndarray
+
+
+def load(name: str) -> Problem:
+    """Return a problem; FileNotFoundError says what is missing."""
+    from natvi.data import load_a4a, load_german
+
+    if name == "simulated":
+        rng = np.random.default_rng(20_240_701)
+        X = np.column_stack([np.ones(100_000), rng.standard_normal((100_000, 99))])
+        y = rng.random(100_000) < 1 / (1 + np.exp(-X @ np.linspace(-1, 1, 100)))
+        return Problem(name, X, y.astype(float))
+    data = load_german() if name == "German" else load_a4a()[0]
+    return Problem(name, data.X, data.y)
+
+
+def exact_bound(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> float:
+    """Return the lower bound of a Gaussian, all constants included, without sampling error."""
+    import jax.numpy as jnp
+
+    from natvi.derivatives import exact_derivatives
+    from natvi.gaussian import CovarianceGaussian
+    from natvi.linalg import DenseFactor
+    from natvi.models.likelihoods import FAMILIES
+    from natvi.precision import float64
+    from natvi.target.design_rows import DesignRows, Observations
+    from natvi.target.independent_normal import IndependentNormal
+
+    with float64():
+        rows = Observations(jnp.asarray(problem.X), jnp.asarray(problem.y))
+        d = problem.X.shape[1]
+        prior = IndependentNormal.around_zero(d, PRIOR_SD)
+        target = DesignRows(rows, prior, FAMILIES["bernoulli"], len(problem.y))
+        factor = DenseFactor(jnp.asarray(np.linalg.cholesky(covariance)))
+        return float(exact_derivatives(target, CovarianceGaussian(jnp.asarray(mean), factor)).elbo)

@@ -1,0 +1,82 @@
+"""`python -m experiments.nuts_reference NAME`: draws of NUTS from the posteriors of German credit and a4a.
+
+The exact dense Gaussian gives starts and the first mass matrix. Draws are kept in the folder of `experiments.memory`.
+"""
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from experiments import problems
+from experiments.exact_gaussian import maximise
+from experiments.memory import Arrays, recall
+from experiments.problems import Problem, log_density
+from natvi.precision import float64
+from natvi.reference import nuts
+
+PROBLEMS: dict[str, Callable[[bool], Problem]] = {"German": problems.german, "a4a": problems.a4a}
+# two chains, as in the paper, and its 50,000 and 10,000 draws
+DRAWS, QUICK_DRAWS = {"German": 25_000, "a4a": 5_000}, 1_000
+WARMUP, QUICK_WARMUP = 1_000, 100
+CHAINS = 2
+
+
+def reference(problem: Problem, quick: bool = False) -> Arrays:
+    """Return draws `(chains, draws, d)` with `ess`, `rhat`, `num_divergent`, `num_steps` and `seconds`."""
+    settings = {
+        **{key: problem.settings[key] for key in ("problem", "n", "d")},
+        "draws": QUICK_DRAWS if quick else DRAWS[problem.name],
+        "warmup": QUICK_WARMUP if quick else WARMUP,
+        "chains": CHAINS,
+        "target_accept": 0.8,
+        "seed": 0,
+    }
+
+    def compute() -> Arrays:
+        with float64():
+            q = maximise(problem.target, "full").gaussian
+            C = np.asarray(q.factor.matrix)
+            run = nuts(
+                log_density(problem),
+                np.asarray(q.mean),
+                covariance=C @ C.T,
+                num_draws=settings["draws"],
+                num_warmup=settings["warmup"],
+                num_chains=CHAINS,
+                seed=settings["seed"],
+            )
+        diagnostics = {"ess": run.ess, "rhat": run.rhat, "num_divergent": run.num_divergent, "num_steps": run.num_steps}
+        return {"draws": run.draws, "seconds": run.seconds["total"], **diagnostics}
+
+    return recall(f"nuts-{problem.name}", settings, compute)
+
+
+def describe(found: Arrays) -> dict[str, Any]:
+    """Return the diagnostics as plain numbers."""
+    chains, draws, _ = found["draws"].shape
+    return {
+        "chains": chains,
+        "draws_each": draws,
+        "smallest_ess": float(found["ess"].min()),
+        "largest_rhat": float(found["rhat"].max()),
+        "divergent": int(found["num_divergent"]),
+        "leapfrog_steps": int(found["num_steps"]),
+        "seconds": float(found["seconds"]),
+    }
+
+
+def main(names: list[str]) -> int:
+    """Sample the posteriors of these names, or of all."""
+    for name in names or PROBLEMS:
+        if name not in PROBLEMS:
+            print(f"no problem {name!r}; known: {', '.join(PROBLEMS)}", file=sys.stderr)
+            return 2
+        with float64():
+            print(name, describe(reference(PROBLEMS[name](False))), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

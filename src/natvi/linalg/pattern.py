@@ -1,0 +1,144 @@
+"""A lower triangular factor on any pattern that is closed under products, stored densely: for small d.
+
+Closed means that the product of two matrices on the pattern lies on it: where (i, k) and (k, j) belong to it, so does
+(i, j). Only then is F half(F' G) the natural gradient (`natural.direction`).
+"""
+
+from dataclasses import dataclass
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natvi.linalg.dense import DenseFactor
+
+
+@dataclass(frozen=True)
+class ClosedPattern:
+    """The free entries of a lower triangular d x d matrix, row by row."""
+
+    entries: tuple[tuple[bool, ...], ...]
+
+    @classmethod
+    def from_array(cls, mask: np.ndarray) -> "ClosedPattern":
+        """Check a boolean matrix and keep it.
+
+        Raises:
+            ValueError: If it is not square, has entries above the diagonal, lacks one of the diagonal, or is not closed
+                under products.
+
+        Example:
+            >>> ClosedPattern.from_array(np.array([[1, 0], [1, 1]])).num_entries
+            3
+        """
+        mask = np.asarray(mask) != 0
+        if mask.ndim != 2 or mask.shape[0] != mask.shape[1] or mask.shape[0] == 0:
+            raise ValueError(f"A pattern is a square matrix of zeros and ones; got shape {mask.shape}.")
+        if np.triu(mask, 1).any():
+            i, j = np.argwhere(np.triu(mask, 1))[0]
+            raise ValueError(f"A pattern is lower triangular; entry ({i}, {j}) lies above the diagonal: numpy.tril.")
+        if not np.diagonal(mask).all():
+            i = int(np.argmin(np.diagonal(mask)))
+            raise ValueError(f"A pattern contains the whole diagonal; entry ({i}, {i}) is missing.")
+        missing = np.argwhere((mask.astype(int) @ mask.astype(int) > 0) & ~mask)
+        if len(missing):
+            i, j = missing[0]
+            k = int(np.flatnonzero(mask[i] & mask[:, j])[0])
+            raise ValueError(
+                f"Pattern not closed under products: ({i}, {k}) and ({k}, {j}) belong to it, ({i}, {j}) does not: "
+                f"the natural gradient would be wrong. Add the {len(missing)} missing entries, e.g. with "
+                "ClosedPattern.closure(mask), or use a block, arrow or dense structure."
+            )
+        return cls(tuple(tuple(bool(x) for x in row) for row in mask))
+
+    @classmethod
+    def closure(cls, mask: np.ndarray) -> "ClosedPattern":
+        """Return the smallest closed pattern that contains a lower triangular one."""
+        mask = (np.asarray(mask) != 0) | np.eye(len(mask), dtype=bool)
+        for k in range(len(mask)):  # paths through k (Warshall)
+            mask = mask | (mask[:, k, None] & mask[None, k])
+        return cls.from_array(mask)
+
+    @property
+    def mask(self) -> np.ndarray:
+        """The free entries as a matrix of booleans."""
+        return np.array(self.entries)
+
+    @property
+    def num_entries(self) -> int:
+        """The number of free entries."""
+        return sum(map(sum, self.entries))
+
+
+class PatternFactor(eqx.Module):
+    """A lower triangular d x d matrix F that is zero off its pattern."""
+
+    matrix: Float[Array, "d d"]
+    pattern: ClosedPattern = eqx.field(static=True)
+
+    @classmethod
+    def identity(cls, pattern: ClosedPattern, scale: float = 1.0) -> "PatternFactor":
+        """Return a multiple of the identity."""
+        return cls(scale * jnp.eye(len(pattern.entries)), pattern)
+
+    @property
+    def num_entries(self) -> int:
+        """The number of free entries."""
+        return self.pattern.num_entries
+
+    @property
+    def dense(self) -> DenseFactor:
+        """The same matrix without its pattern."""
+        return DenseFactor(self.matrix)
+
+    def product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F x`."""
+        return self.dense.product(x)
+
+    def transposed_product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F' x`."""
+        return self.dense.transposed_product(x)
+
+    def solve(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F^-1 b`."""
+        return self.dense.solve(b)
+
+    def solve_transposed(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return `F^-T b`."""
+        return self.dense.solve_transposed(b)
+
+    def log_determinant(self) -> Float[Array, ""]:
+        """Return `log |det F|`; a negative diagonal entry is harmless."""
+        return self.dense.log_determinant()
+
+    def diagonal(self) -> Float[Array, " d"]:
+        """Return the diagonal."""
+        return self.dense.diagonal()
+
+    def with_diagonal(self, values: Float[Array, " d"]) -> "PatternFactor":
+        """Return the factor with another diagonal."""
+        return self._on_pattern(self.dense.with_diagonal(values))
+
+    def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "PatternFactor":
+        """Return `a b'` on the pattern."""
+        return self._on_pattern(self.dense.outer(a, b))
+
+    def half_transposed_product(self, G: "PatternFactor") -> "PatternFactor":
+        """Return half(F' G): its entries on the pattern with the diagonal halved."""
+        return self._on_pattern(self.dense.half_transposed_product(G.dense))
+
+    def multiply(self, H: "PatternFactor") -> "PatternFactor":
+        """Return `F H`, which has the same pattern because the pattern is closed."""
+        return self._on_pattern(self.dense.multiply(H.dense))
+
+    def curvature_covariance(self, hess: Float[Array, "d d"]) -> "PatternFactor":
+        """Return `hess F` on the pattern: F1 of Theorem 2 with F = C."""
+        return self._on_pattern(self.dense.curvature_covariance(hess))
+
+    def curvature_precision(self, hess: Float[Array, "d d"]) -> "PatternFactor":
+        """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
+        return self._on_pattern(self.dense.curvature_precision(hess))
+
+    def _on_pattern(self, factor: DenseFactor) -> "PatternFactor":
+        return PatternFactor(jnp.where(self.pattern.mask, factor.matrix, 0.0), self.pattern)

@@ -1,0 +1,201 @@
+"""What the deterministic ascent needs of a model: one map, and how far a point moves under it.
+
+x is packed in two arrays, per group and shared; `evaluate` returns G(x), the full natural-gradient step from x, the
+residual, which is that step in units of posterior sds, and the bound at x. Mixed models are handled by the ascent
+itself; models without groups have one of the systems here, whose arrays per group are empty.
+"""
+
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import cho_solve, solve_triangular
+from jaxtyping import Array, Float
+
+from natvi.gaussian import CovarianceGaussian
+from natvi.linalg import DenseFactor, DiagonalFactor
+from natvi.target.design_rows import DesignRows
+
+LEAST_NEWTON_STEP = 4.0**-8
+
+
+class Packed(NamedTuple):
+    """Several objects in two arrays, per group and shared: few arrays make few kernels to compile."""
+
+    local: Float[Array, "*past m n"]
+    shared: Float[Array, "*past k"]
+
+
+@runtime_checkable
+class FixedPoint(Protocol):
+    """A model without groups, ready for the ascent."""
+
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
+        """Return G(x), the residual and the bound."""
+        ...
+
+    def start(self, mean: Float[Array, " d"]) -> Packed:
+        """Return a point to start from."""
+        ...
+
+    def gaussian(self, x: Packed) -> CovarianceGaussian:
+        """Return the Gaussian at x."""
+        ...
+
+
+class DenseSystem(eqx.Module):
+    """The full covariance: x = (Sigma^-1 mu, Sigma^-1) and G(x) = (S' mu + E grad, S') with S' = -E hess (Table 1)."""
+
+    target: DesignRows
+
+    def gaussian(self, x: Packed) -> CovarianceGaussian:
+        """Return the Gaussian at x, by the factor C = T^-T turned lower triangular."""
+        mean, R, _ = self._moments(x)
+        # Sigma = R' R; a QR of R gives its lower factor without squaring the condition number
+        upper = jnp.linalg.qr(R, mode="r")
+        signs = jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)
+        return CovarianceGaussian(mean, DenseFactor((upper * signs[:, None]).T))
+
+    def _moments(self, x: Packed) -> tuple[Float[Array, " d"], Float[Array, "d d"], Float[Array, ""]]:
+        """Return the mean, R = T^-1 and log |T|, T T' being the precision."""
+        d = self.target.prior.mean.shape[0]
+        linear, precision = x.shared[:d], x.shared[d:].reshape(d, d)
+        T = jnp.linalg.cholesky(precision)
+        R = solve_triangular(T, jnp.eye(d), lower=True)
+        return R.T @ (R @ linear), R, jnp.sum(jnp.log(jnp.diagonal(T)))
+
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
+        """Return G(x), the residual T^-1 E grad and the bound."""
+        mean, R, log_root = self._moments(x)
+        value, grad, hess = self.target.expected(_Whitened(mean, R))
+        d = mean.shape[0]
+        entropy = 0.5 * d * (1 + jnp.log(2 * jnp.pi)) - log_root
+        G = jnp.concatenate([grad - hess @ mean, -hess.reshape(-1)])
+        # the relative change of the precision, T^-1 (S' - S) T^-T = -T^-1 E hess T^-T - I
+        change = (-R @ hess @ R.T - jnp.eye(d)) / jnp.sqrt(2.0)
+        residual = jnp.concatenate([R @ grad, change.reshape(-1)])
+        return Packed(x.local, G), Packed(x.local, residual), value + entropy
+
+    def start(self, mean: Float[Array, " d"]) -> Packed:
+        """Return N(mean, S^-1) with S the information at the mean."""
+        precision = information(self.target, mean)
+        return Packed(jnp.zeros((0, 0)), jnp.concatenate([precision @ mean, precision.reshape(-1)]))
+
+
+class _Whitened(NamedTuple):
+    """A Gaussian by its mean and R with Sigma = R' R, as the rows ask for it."""
+
+    mean: Float[Array, " d"]
+    root: Float[Array, "d d"]
+
+    @property
+    def factor(self) -> DenseFactor:
+        """A factor of the dense pattern."""
+        return DenseFactor(self.root)
+
+    def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
+        """Return Var(a' theta) = |R a|^2 for every row a."""
+        return jnp.sum((rows @ self.root.T) ** 2, axis=1)
+
+    def covariance_product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return Sigma x."""
+        return self.root.T @ (self.root @ x)
+
+    def marginal_sds(self) -> Float[Array, " d"]:
+        """Return the sd of every coordinate."""
+        return jnp.sqrt(jnp.sum(self.root**2, axis=0))
+
+
+class DiagonalSystem(eqx.Module):
+    """Independent coordinates: x = (mu, log s).
+
+    The natural-gradient step of size one is a Jacobi iteration and diverges for correlated columns; the mean takes the
+    full Newton step (-E hess)^-1 E grad instead, and s^2 = 1 / diag(-E hess).
+    """
+
+    target: DesignRows
+
+    def gaussian(self, x: Packed) -> CovarianceGaussian:
+        """Return the Gaussian at x."""
+        mean, log_sd = jnp.split(x.shared, 2)
+        return CovarianceGaussian(mean, DiagonalFactor(jnp.exp(log_sd)))
+
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
+        """Return G(x), the residual in sds and the bound."""
+        q = self.gaussian(x)
+        value, grad, hess = self.target.expected(_Independent(q.mean, q.factor.values))
+        step = cho_solve((jnp.linalg.cholesky(-hess), True), grad)
+        log_sd = -0.5 * jnp.log(-jnp.diagonal(hess))
+        G = jnp.concatenate([q.mean + step, log_sd])
+        residual = jnp.concatenate([step / q.factor.values, log_sd - jnp.log(q.factor.values)])
+        return Packed(x.local, G), Packed(x.local, residual), value + q.entropy()
+
+    def start(self, mean: Float[Array, " d"]) -> Packed:
+        """Return independent coordinates with the information's diagonal at the mean."""
+        curvature = jnp.diagonal(information(self.target, mean))
+        return Packed(jnp.zeros((0, 0)), jnp.concatenate([mean, -0.5 * jnp.log(curvature)]))
+
+
+class _Independent(NamedTuple):
+    """Independent coordinates that ask for the whole Hessian."""
+
+    mean: Float[Array, " d"]
+    sds: Float[Array, " d"]
+
+    @property
+    def factor(self) -> DenseFactor:
+        """A factor of the dense pattern."""
+        return DenseFactor(jnp.diag(self.sds))
+
+    def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
+        """Return Var(a' theta) for every row a."""
+        return rows**2 @ self.sds**2
+
+    def covariance_product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return Sigma x."""
+        return self.sds**2 * x
+
+    def marginal_sds(self) -> Float[Array, " d"]:
+        """Return the sd of every coordinate."""
+        return self.sds
+
+
+SYSTEMS = {"dense": DenseSystem, "diagonal": DiagonalSystem}
+
+
+def information(target: DesignRows, mean: Float[Array, " d"]) -> Float[Array, "d d"]:
+    """Return minus the Hessian at a point, made positive definite: log p is concave in the predictor alone.
+
+    The dispersion's row is cut off, and its own entry is at least a tenth per row.
+    """
+    found = -target.hessian(mean, DenseFactor.identity(mean.shape[0]))
+    if not target.family.has_dispersion:
+        return found
+    least = 0.1 * target.num_rows
+    beta = jnp.pad(found[:-1, :-1], ((0, 1), (0, 1)))
+    return beta.at[-1, -1].set(jnp.maximum(found[-1, -1], least))
+
+
+def newton_start(target: DesignRows, mean: Float[Array, " d"], steps: int) -> Float[Array, " d"]:
+    """Return the mean after some Newton steps towards the mode, each cut to where the log-density rises."""
+
+    def body(_: Array, carry: tuple[Array, Array, Array]) -> tuple[Array, Array, Array]:
+        mean, value, grad = carry
+        factor = jnp.linalg.cholesky(information(target, mean))
+        step = cho_solve((factor, True), grad)
+
+        def shorter(carry: tuple[Array, Array]) -> tuple[Array, Array]:
+            size, _ = carry
+            return 0.25 * size, target.value(mean + 0.25 * size * step)
+
+        def falls(carry: tuple[Array, Array]) -> Array:
+            size, found = carry
+            return ~(found >= value) & (size > LEAST_NEWTON_STEP)
+
+        one = jnp.ones((), mean.dtype)
+        size, found = jax.lax.while_loop(falls, shorter, (one, target.value(mean + step)))
+        moved = jnp.where(found >= value, mean + size * step, mean)
+        return moved, *jax.value_and_grad(target.value)(moved)
+
+    return jax.lax.fori_loop(0, steps, body, (mean, *jax.value_and_grad(target.value)(mean)))[0]

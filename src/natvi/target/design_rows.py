@@ -1,0 +1,187 @@
+"""The target of a generalized linear model: rows whose predictor is linear in the coefficients, and a prior.
+
+theta = (beta, dispersion). Under a Gaussian every eta_i = x_i' beta + offset_i is a scalar Gaussian, so the expected
+log-likelihood is a sum of one-dimensional expectations (E psi, E psi', E psi''), which the family knows, and
+
+    E grad = X' E psi' + grad log prior,     E hess = X' diag(E psi'') X + hess log prior.
+
+Only the entries on the factor's pattern are computed.
+"""
+
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from natvi.linalg import DiagonalFactor
+from natvi.target.independent_normal import IndependentNormal
+from natvi.target.likelihood_rows import PredictorMoments, RowExpectation, RowFamily
+from natvi.target.rows import scale_up
+from natvi.typing import Factor, Hessian
+
+BLOCK_ROWS = 4096
+LEAST_BLOCKS = 4
+
+
+class Expectation(NamedTuple):
+    """E log p with E grad and E hess, the latter on the pattern."""
+
+    value: Float[Array, ""]
+    grad: Float[Array, " d"]
+    hess: Hessian
+
+
+class Observations(NamedTuple):
+    """Covariates and responses; offset and weight may be left out."""
+
+    X: Float[Array, "k p"]
+    y: Float[Array, " k"]
+    offset: Float[Array, " k"] | None = None
+    weight: Float[Array, " k"] | None = None
+
+
+@runtime_checkable
+class FlatMarginals(Protocol):
+    """What the rows ask of a Gaussian."""
+
+    @property
+    def mean(self) -> Any:
+        """The mean."""
+        ...
+
+    @property
+    def factor(self) -> Factor:
+        """The factor, whose pattern the Hessian is needed on."""
+        ...
+
+    def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
+        """Return Var(a' theta) for every row a."""
+        ...
+
+    def covariance_product(self, x: Any) -> Any:
+        """Return Sigma x."""
+        ...
+
+    def marginal_sds(self) -> Any:
+        """Return the sd of every coordinate."""
+        ...
+
+
+class DesignRows(eqx.Module):
+    """log p(theta) + (N/k) sum over k rows of weight_i log p(y_i | eta_i, dispersion) + constant."""
+
+    rows: Observations
+    prior: IndependentNormal
+    family: RowFamily = eqx.field(static=True)
+    num_rows: int = eqx.field(static=True)
+    constant: float | Float[Array, ""] = 0.0  # of the whole data, such as log binomial coefficients
+
+    @property
+    def p(self) -> int:
+        """The number of coefficients."""
+        return self.rows.X.shape[1]
+
+    @property
+    def _scale(self) -> float:
+        return scale_up(self.num_rows, self.rows.X.shape[0])
+
+    def with_rows(self, rows: Any) -> "DesignRows":
+        """Return the target with these rows standing for all."""
+        return DesignRows(Observations(*rows), self.prior, self.family, self.num_rows, self.constant)
+
+    # --- at one point ------------------------------------------------------------------------------------
+
+    def value(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
+        """Return the log-density at one point."""
+        each = self.family.log_density(self.rows.y, self._predictor(theta), self._dispersion(theta))
+        return self._scale * jnp.sum(self._weighted(each)) + self.prior.value(theta) + self.constant
+
+    def hessian(self, theta: Float[Array, " d"], factor: Factor) -> Hessian:
+        """Return the Hessian at one point on the factor's pattern."""
+        return self._with_prior(self._scale * self._hessian(self._at(theta), factor))
+
+    def row_gradients(self, theta: Float[Array, " d"]) -> Float[Array, "k d"]:
+        """Return the gradient of each row's log-likelihood, not scaled up."""
+        each = self._at(theta)
+        gradients = self.rows.X * each.d_eta[:, None]
+        return gradients if each.d_disp is None else jnp.concatenate([gradients, each.d_disp[:, None]], axis=1)
+
+    # --- under a Gaussian --------------------------------------------------------------------------------
+
+    def expected(self, gaussian: FlatMarginals) -> Expectation:
+        """Return E log-density, E grad and E hess under the Gaussian, exactly.
+
+        Very many rows are worked through in blocks, which stay in the processor's cache from their predictors to
+        their part of X' W X.
+        """
+        k, mean = self.rows.X.shape[0], gaussian.mean
+        num_blocks = k // BLOCK_ROWS if k >= LEAST_BLOCKS * BLOCK_ROWS else 0
+        total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
+        if num_blocks:
+
+            def add_block(i: Array, total: Expectation) -> Expectation:
+                part = self._cut(i * BLOCK_ROWS, BLOCK_ROWS)._likelihood(gaussian)
+                return jax.tree.map(jnp.add, total, part)
+
+            total = jax.lax.fori_loop(0, num_blocks, add_block, total)
+        value, grad, hess = jax.tree.map(lambda a: self._scale * a, total)
+        value += self.constant + self.prior.expected_value(mean, gaussian.marginal_sds() ** 2)
+        return Expectation(value, grad + self.prior.gradient(mean), self._with_prior(hess))
+
+    def _cut(self, start: Array | int, size: int) -> "DesignRows":
+        """Return the target with `size` rows from `start` on."""
+        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), self.rows)
+        return DesignRows(rows, self.prior, self.family, self.num_rows, self.constant)
+
+    def _likelihood(self, gaussian: FlatMarginals) -> Expectation:
+        """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
+        each = self._rows(self._moments(gaussian))
+        grad = each.d_eta @ self.rows.X
+        if each.d_disp is not None:
+            grad = jnp.append(grad, jnp.sum(each.d_disp))
+        return Expectation(jnp.sum(each.value), grad, self._hessian(each, gaussian.factor))
+
+    def _moments(self, gaussian: FlatMarginals) -> PredictorMoments:
+        X, mean = self.rows.X, gaussian.mean
+        eta = self._predictor(mean)
+        if not self.family.has_dispersion:
+            return PredictorMoments(eta, gaussian.row_variances(X))
+        padded = jnp.pad(X, ((0, 0), (0, 1)))
+        column = gaussian.covariance_product(jnp.zeros_like(mean).at[-1].set(1.0))  # Cov(theta, dispersion)
+        return PredictorMoments(eta, gaussian.row_variances(padded), mean[-1], column[-1], padded @ column)
+
+    def _at(self, theta: Float[Array, " d"]) -> RowExpectation:
+        # a point is a Gaussian without spread
+        eta, disp = self._predictor(theta), self._dispersion(theta)
+        zero = jnp.zeros_like(eta)
+        return self._rows(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
+
+    def _rows(self, moments: PredictorMoments) -> RowExpectation:
+        return jax.tree.map(self._weighted, self.family.expected(self.rows.y, moments))
+
+    def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
+        return each if self.rows.weight is None else self.rows.weight * each
+
+    def _predictor(self, theta: Float[Array, " d"]) -> Float[Array, " k"]:
+        eta = self.rows.X @ theta[: self.p]
+        return eta if self.rows.offset is None else eta + self.rows.offset
+
+    def _dispersion(self, theta: Float[Array, " d"]) -> Float[Array, ""] | None:
+        return theta[-1] if self.family.has_dispersion else None
+
+    def _hessian(self, each: RowExpectation, factor: Factor) -> Hessian:
+        """Return X' diag(E psi'') X, bordered by the dispersion's row, on the pattern."""
+        X = self.rows.X
+        if isinstance(factor, DiagonalFactor):
+            diagonal = each.d_eta_eta @ X**2
+            return diagonal if each.d_disp_disp is None else jnp.append(diagonal, jnp.sum(each.d_disp_disp))
+        hess = (X.T * each.d_eta_eta) @ X
+        if each.d_disp_disp is not None and each.d_eta_disp is not None:
+            border = (each.d_eta_disp @ X)[:, None]
+            hess = jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])
+        return hess
+
+    def _with_prior(self, hess: Hessian) -> Hessian:
+        return hess - (self.prior.precision if hess.ndim == 1 else jnp.diag(self.prior.precision))

@@ -6,7 +6,6 @@ is the cold time.
 """
 
 import contextlib
-import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -17,6 +16,9 @@ from benchmarks import glm_problems
 from benchmarks.glm_worker import TOOLS, VI_STEPS
 from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, thread_counts
+from experiments import nuts_reference
+from natvi.metrics.mmd import mmd_measure
+from natvi.precision import float64
 
 NAMES = glm_problems.NAMES
 QUICK_TOOLS = ("natvi exact", "sklearn newton-cholesky", "sklearn lbfgs", "statsmodels GLM")
@@ -25,7 +27,7 @@ RUNS, QUICK_RUNS = 15, 3
 SETTINGS = {
     "statistic": "minimum over the runs; the tools take turns",
     "model": "logistic regression, prior N(0, 10^2) on every coefficient, intercept among the columns",
-    "natvi exact": "natvi.glm(X=X, y=y, family='bernoulli', prior=10).fit(): relative rise of the bound below 1e-8",
+    "natvi exact": "natvi.glm_arrays(X, y, family='bernoulli', prior=10).fit(): relative rise of the bound below 1e-8",
     "sklearn": "LogisticRegression(C=100, fit_intercept=False), tol 1e-8 (newton-cholesky), 1e-6 (lbfgs)",
     "statsmodels GLM": "no prior; standard errors",
     "variational peers": f"{VI_STEPS} Adam steps from zero, step size 0.01 falling to 0.0001; float64; best look",
@@ -74,6 +76,8 @@ def _fast(report: Report, problem: Any) -> float:
             answer = last[tool, threads]
             metrics = {"seconds": best[tool, threads], "cold_seconds": first[tool, threads]["seconds"]}
             metrics |= {name: answer[name] for name in ("elbo", "iterations", "outcome") if name in answer}
+            if threads == 1 and not report.quick:
+                metrics |= _discrepancy(problem, answer)
             report.add(problem.name, tool, metrics, threads=threads, versions=worker.versions)
         fastest = {tool: min(s for (t, _), s in best.items() if t == tool) for tool in {t for t, _ in best}}
         versions = workers["natvi exact", 1].versions
@@ -98,10 +102,23 @@ def _slow(report: Report, problem: Any, ours: float) -> None:
             metrics = {"seconds": answer["seconds"], "cold_seconds": cold["seconds"]}
             metrics |= {k: answer[k] for k in ("elbo", "elbo_se", "seconds_to_best", "least_ess") if k in answer}
             metrics["times_slower_than_natvi"] = answer.get("seconds_to_best", answer["seconds"]) / ours
+            metrics |= _discrepancy(problem, answer)
             report.add(problem.name, tool, metrics, threads=threads, versions=worker.versions)
-            for path in (cold.get("arrays"), answer.get("arrays")):
-                if path and os.path.exists(path):
-                    os.unlink(path)
+
+
+def _discrepancy(problem: Any, answer: dict[str, Any]) -> dict[str, float]:
+    """Return the MMD measure of a Gaussian against NUTS, whose draws are made once (`experiments.nuts_reference`)."""
+    if "arrays" not in answer or problem.name not in nuts_reference.PROBLEMS:
+        return {}
+    with np.load(answer["arrays"]) as file:
+        moments = dict(file)
+    if "covariance" not in moments:
+        return {}
+    with float64():
+        known = nuts_reference.reference(nuts_reference.PROBLEMS[problem.name](False))["draws"]
+    rng = np.random.default_rng(0)
+    draws = rng.multivariate_normal(moments["mean"], moments["covariance"], 20_000, method="cholesky")
+    return {"mmd_measure": mmd_measure(draws, known.reshape(-1, draws.shape[1])).mean}
 
 
 def _start(tool: str, threads: int) -> Worker:

@@ -7,6 +7,7 @@ Commands: `load NAME`, `fit`; the reply has the seconds and, for Bayesian tools,
 
 import json
 import platform
+import shutil
 import sys
 import tempfile
 import time
@@ -29,8 +30,10 @@ def fit_natvi(problem: Problem) -> Callable[[], Answer]:
     import natvi
 
     def fit() -> Answer:
-        result = natvi.glm(X=problem.X, y=problem.y, family="bernoulli", prior=PRIOR_SD).fit()
-        return {"elbo": result.elbo, "iterations": len(result.trace), "outcome": str(result.outcome)}
+        result = natvi.glm_arrays(problem.X, problem.y, family="bernoulli", prior=PRIOR_SD).fit()
+        model: Any = result.model
+        moments = {"_mean": model.mean, "_root": model.factor}
+        return {"elbo": result.elbo, "iterations": len(result.trace), "outcome": str(result.outcome)} | moments
 
     return fit
 
@@ -217,6 +220,7 @@ def main(tool: str) -> None:
     names = ("numpy", *packages)
     _reply({"versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in names}})
     fit: Callable[[], Answer] | None = None
+    folder = Path(tempfile.mkdtemp(prefix="natvi-glm-"))
     for line in sys.stdin:
         command, *words = line.rstrip("\n").split("\t")
         try:
@@ -224,20 +228,24 @@ def main(tool: str) -> None:
                 fit = make(load(words[0]))
                 _reply({})
             elif command == "fit" and fit is not None:
-                _reply(_timed(fit))
+                _reply(_timed(fit, folder))
         except Exception as error:
             _reply({"error": f"{type(error).__name__}: {error}"})
+    shutil.rmtree(folder, ignore_errors=True)
 
 
-def _timed(fit: Callable[[], Answer]) -> Answer:
+def _timed(fit: Callable[[], Answer], folder: Path) -> Answer:
     began = time.perf_counter()
     answer = fit()
     seconds = answer.pop("_seconds", time.perf_counter() - began)
+    if "_root" in answer:
+        root = answer.pop("_root")
+        answer["_covariance"] = root @ root.T
     arrays = {name[1:]: answer.pop(name) for name in list(answer) if name.startswith("_")}
     if arrays:
-        with tempfile.NamedTemporaryFile(suffix=".npz", delete=False) as file:
-            np.savez(file, **arrays)
-        answer["arrays"] = str(Path(file.name))
+        path = folder / "last.npz"
+        np.savez(path, **arrays)
+        answer["arrays"] = str(path)
     return answer | {"seconds": seconds}
 
 

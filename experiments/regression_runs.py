@@ -45,6 +45,8 @@ def one(problem: Problem, structure: str, method: Method, reference: np.ndarray 
     settings = problem.settings | {"structure": structure, "rule": method.rule, "order": method.order}
     settings |= {"seed": SEED, "pilot_seed": PILOT_SEED, "first": FIRST.get(method.rule, FIXED)}
 
+    settings |= {"unit_start": True} if method.unit_start else {}
+
     def pilot(alpha: float) -> float:
         run = follow(problem, structure, method, alpha, PILOT_SEED, lambda q: float(bound(problem.target, q)), LAST)
         return float(np.mean(run.curve))

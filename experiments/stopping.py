@@ -1,4 +1,4 @@
-"""Stopping: how far the bound is from its maximum when a stochastic fit says that it has converged.
+"""How far the bound is from its maximum when a stochastic fit says that it has converged.
 
 Three targets whose best bound is known exactly, one draw a step, and many seeds; and whether the mean should move with
 the old or the new T (Corollary 1), which the paper leaves open for Snngm and nAdam.
@@ -124,7 +124,8 @@ def run(report: Report) -> None:
                     name = f"{rule}, {'new' if new else 'old'} T, {few} seeds"
                     _measure(report, case, name, make(alpha, new_factor=new), few)
     everything = np.concatenate(list(gaps.values()))
-    report.cell("all targets", "snngm", "share below 0.1 nat", float(np.mean(everything < ALLOWED)), "at least 0.95")
+    report.cell("all targets", "snngm", "share below 0.1 nat", float(np.mean(everything < ALLOWED)))
+    report.note("Wanted: 0.95 of all fits below 0.1 nat.")
     report.note("Gap: best bound minus the exact bound of the averaged Gaussian that the fit returns, in nats.")
     report.note("Steps of nAdam start at 0.001, the paper's; a fit that reached max_steps counts with the gap it had.")
     report.figure = _draw(gaps)
@@ -154,6 +155,6 @@ def _draw(gaps: dict[str, np.ndarray]) -> Any:
         ax.step(shown, np.arange(1, len(shown) + 1) / len(shown), where="post")
     ax.axvline(ALLOWED, color="0.5", linestyle="--", linewidth=1)
     ax.set_xscale("log")
-    ax.legend([*gaps, "allowed"], fontsize=8, frameon=False)
+    ax.legend([*gaps, "allowed"], fontsize=8, frameon=False, loc="center", bbox_to_anchor=(0.55, 0.45))
     drawing.label(ax, "distance from the best bound at the stop", "nats", "share of seeds")
     return figure

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from experiments import problems
-from experiments.algorithms import ESTIMATED, FIRST, FIXED, GRID, PILOT_SEED, STRUCTURES
+from experiments.algorithms import ESTIMATED, FIRST, FIXED, GRID, PILOT_SEED, STRUCTURES, UNIT_START
 from experiments.memory import Arrays
 from experiments.nuts_reference import describe, reference
 from experiments.nvp_reference import flow_draws
@@ -33,7 +33,8 @@ def all_runs(report: Report) -> Runs:
             sampled = reference(problem, report.quick)
             report.settings.setdefault("nuts", {})[problem.name] = describe(sampled)
             draws = flat(sampled["draws"])
-        done[problem.name] = problem, run_all(problem, ESTIMATED, draws, report.say)
+        methods = ESTIMATED if draws is None else ESTIMATED | UNIT_START
+        done[problem.name] = problem, run_all(problem, methods, draws, report.say)
     report.settings["problems"] = {name: problem.settings for name, (problem, _) in done.items()}
     report.settings |= {"alpha": FIXED, "alpha_grid": list(GRID), "alpha_first_tried": FIRST, "pilot_seed": PILOT_SEED}
     report.settings["grid"] = {name: grids(found) for name, (_, found) in done.items()}
@@ -51,7 +52,7 @@ def run(report: Report) -> None:
     report.settings["draws_for_tll"] = DRAWS
     extra = {name: comparators(problem, report) for name, (problem, _) in done.items() if name != SIMULATION}
     for metric, key in METRICS.items():
-        for row in (*ESTIMATED, EXACT_ROW, "NVP", "MCMC"):
+        for row in (*ESTIMATED, *UNIT_START, EXACT_ROW, "NVP", "MCMC"):
             for name, (_, found) in done.items():
                 for structure in STRUCTURES:
                     place = (row, structure)

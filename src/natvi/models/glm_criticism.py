@@ -29,7 +29,9 @@ class Loo(NamedTuple):
         se: Its standard error.
         p_loo: The effective number of parameters.
         elpd_each: The part of every row.
-        pareto_k: How reliable the part of every row is: below 0.7 is well.
+        pareto_k: The tail of every row's weights: below 0.7 its part is reliable.
+        effective: How many equally weighted draws every row's draws are worth; where that is most of them, its part
+            is reliable whatever the tail.
         warning: What to know about unreliable rows, or an empty text.
     """
 
@@ -38,6 +40,7 @@ class Loo(NamedTuple):
     p_loo: float
     elpd_each: np.ndarray
     pareto_k: np.ndarray
+    effective: np.ndarray
     warning: str
 
     def __repr__(self) -> str:
@@ -129,20 +132,21 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     each = _log_likelihood(fit, rows, theta)
     ratio = log_ratios(fit, rows, theta)
     weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
-    elpd_each = _log_sum(np.asarray(weights) + each.T)
+    weights = np.asarray(weights) - _log_sum(np.asarray(weights))[:, None]
+    elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
     # log posterior predictive density in the sample, with the same draws
     plain, _ = array_stats.psislw(-ratio)
-    lppd = _log_sum(np.asarray(plain) + each.T)
+    lppd = _log_sum(np.asarray(plain) - _log_sum(np.asarray(plain)) + each.T)
     k = np.asarray(k)
-    bad = int(np.sum(~(k < 0.7)))
+    bad = int(np.sum(~(k < 0.7) & (effective < 0.5 * num_draws)))
     warning = (
-        f"{bad:,} of {len(k):,} rows have a Pareto k above 0.7: leaving one of them out changes the posterior much, "
-        "and their part is not reliable"
+        f"{bad:,} of {len(k):,} rows have a Pareto k above 0.7: leaving one of them out changes much, and their "
+        "part of elpd is not reliable"
         if bad
         else ""
     )
     se = float(np.sqrt(len(k) * np.var(elpd_each)))
-    return Loo(float(elpd_each.sum()), se, float(np.sum(lppd - elpd_each)), elpd_each, k, warning)
+    return Loo(float(elpd_each.sum()), se, float(np.sum(lppd - elpd_each)), elpd_each, k, effective, warning)
 
 
 def residuals(fit: "GlmFit", seed: int, data: Any = None) -> Residuals:
@@ -206,7 +210,7 @@ def _predictors(
 ) -> tuple[Float[Array, "s n"], Any]:
     eta = theta[:, : X.shape[1]] @ X.T
     eta = eta if offset is None else eta + offset
-    return eta, theta[:, -1:] if family.has_dispersion else None
+    return eta, theta[:, -1] if family.has_dispersion else None
 
 
 @jax.jit(static_argnums=0)
@@ -214,7 +218,7 @@ def _row_values(
     family: Family, X: Any, y: Any, offset: Any, weight: Any, trials: Any, constants: Any, theta: Float[Array, "s d"]
 ) -> Float[Array, "s n"]:
     eta, disp = _predictors(family, X, offset, theta)
-    each = family.log_density(y, eta, disp)
+    each = jax.vmap(family.log_density, (None, 0, None if disp is None else 0))(y, eta, disp)
     each = each if weight is None else weight * each
     return each if constants is None else each + constants
 
@@ -231,7 +235,7 @@ def _draw(
     eta, disp = _predictors(family, X, offset, theta)
     if trials is not None:
         return jax.random.binomial(key, trials, family.mean(eta), shape=eta.shape)
-    return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp, eta.shape))
+    return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp[:, None], eta.shape))
 
 
 def _log_sum(values: np.ndarray) -> np.ndarray:

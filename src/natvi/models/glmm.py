@@ -179,7 +179,7 @@ def glmm(
     if parsed.group is None:
         raise ValueError(
             f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
-            "without groups use a generalized linear model."
+            "without groups use natvi.glm."
         )
     design = build_design(parsed, data, missing, weights)
     response = encode_response(design.response, design.response_name, family, design.trials)

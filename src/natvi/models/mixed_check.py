@@ -34,13 +34,13 @@ ROW_BUDGET = 2e6  # rows times pairs of draws
 
 def check_fit(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> tuple[Trust, ...]:
     """Return what the checks found; `posterior` has its groups in the order of the target."""
+    own = (*_judge_spread(fit), *_judge_coefficients(target, fit))
     if not can_integrate(target):
-        return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)),)
+        return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)), *own)
     pairs = int(np.clip(ROW_BUDGET / fit.num_rows, 1, 16))
     positions = fit.log_sd_positions() | fit.dispersion_position()
     with float64():
         shift, falls = to_host(marginal_probe(target, posterior, pairs, jnp.asarray(list(positions.values()))))
-    own = (*_judge_spread(fit), *_judge_coefficients(target, fit))
     if not np.all(np.isfinite(shift)):
         return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)), *own)
     # omega_kk is minus a log sd: the sides of the others are turned round

@@ -38,7 +38,7 @@ def posteriors(table: pd.DataFrame, draws: dict[str, np.ndarray], names: Any = N
     figure = Figure(figsize=(2.3 * columns + 0.4, 1.9 * rows + 0.3), layout="constrained")
     axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for ax, name in zip(axes, chosen, strict=False):
-        grid, density = smooth(draws[name])
+        grid, density = smooth(draws[name], stretch=1.6)
         low, high = (float(table.loc[name].iloc[j]) for j in (2, 3))
         inside = (grid >= low) & (grid <= high)
         ax.fill_between(grid[inside], density[inside], color=SHADE, alpha=0.6, linewidth=0)
@@ -128,8 +128,9 @@ def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None
     names = [str(a) if a == b else f"{a}–{b}" for a, b in zip(starts, stops, strict=True)]
     if replicated.max() >= edges[-1]:
         names[-1] = f"{starts[-1]}+"
+    # counted from the last bar, which may stand for all larger counts
     skip = -(-len(names) // 13)
-    ax.set_xticks(at[::skip], names[::skip], fontsize=8)
+    ax.set_xticks(at[::-skip], names[::-skip], fontsize=8)
     ax.set(xlabel="response", ylabel="rows", title="posterior predictive check")
     ax.legend(frameon=False, fontsize=8)
     return ax
@@ -164,31 +165,28 @@ def predictive_densities(observed: np.ndarray, replicated: np.ndarray, ax: Any =
         name = "replicated" if j == 0 else None
         ax.plot(*smooth(draw, low, high), color=SHADE, linewidth=0.7, alpha=0.6, label=name)
     ax.plot(*smooth(observed, low, high), color=INK, linewidth=2, label="observed")
-    ax.set(xlabel="response", yticks=[], title="posterior predictive check", xlim=(low, high))
+    ax.set(xlabel="response", yticks=[], title="posterior predictive check")
     ax.set_ylim(bottom=0)
     ax.spines["left"].set_visible(False)
     ax.legend(frameon=False, fontsize=8)
     return ax
 
 
-def smooth(values: np.ndarray, low: float | None = None, high: float | None = None) -> tuple[np.ndarray, np.ndarray]:
+def smooth(
+    values: np.ndarray, low: float | None = None, high: float | None = None, stretch: float = 1.0
+) -> tuple[np.ndarray, np.ndarray]:
     """Return a grid and a kernel density estimate on it: a fine histogram smoothed with a Gaussian.
 
-    The bandwidth is Silverman's, 0.9 min(sd, IQR/1.34) n^(-1/5); what would be smeared across an end of
-    the grid is reflected.
+    The bandwidth is Silverman's, 0.9 min(sd, IQR/1.34) n^(-1/5), times `stretch`.
     """
-    first, last = float(values.min()), float(values.max())
-    low, high = first if low is None else low, last if high is None else high
-    if not high > low:
-        low, high = low - 0.5, high + 0.5
+    low, high = float(values.min()) if low is None else low, float(values.max()) if high is None else high
     quartiles = np.quantile(values, [0.25, 0.75])
-    spread = min(float(np.std(values)), float(quartiles[1] - quartiles[0]) / 1.34) or float(np.std(values))
-    grid = np.linspace(low, high, 257)
-    step = grid[1] - grid[0]
-    width = max(0.9 * spread * len(values) ** -0.2, 0.7 * step)
-    mids, density = 0.5 * (grid[1:] + grid[:-1]), np.histogram(values, grid)[0] / (len(values) * step)
-    padded = np.pad(density, len(density), mode="symmetric")
-    reach = min(int(np.ceil(4 * width / step)), len(density) - 1)
+    sd = float(np.std(values))
+    width = stretch * 0.9 * (min(sd, float(quartiles[1] - quartiles[0]) / 1.34) or sd) * len(values) ** -0.2
+    width = max(width, (high - low) / 200) or 0.1
+    edges = np.linspace(low - 3 * width, high + 3 * width, 400)
+    step = edges[1] - edges[0]
+    heights = np.histogram(values, edges)[0] / (len(values) * step)
+    reach = min(int(np.ceil(4 * width / step)), 199)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * step / width) ** 2)
-    smoothed = np.convolve(padded, kernel / kernel.sum(), mode="same")
-    return mids, smoothed[len(density) : 2 * len(density)]
+    return 0.5 * (edges[1:] + edges[:-1]), np.convolve(heights, kernel / kernel.sum(), mode="same")

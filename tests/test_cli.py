@@ -131,14 +131,14 @@ def test_numbers_that_json_lacks_become_null(tmp_path: Path, recwarn: pytest.War
 
 
 def test_a_formula_without_groups_is_a_linear_model(tmp_path: Path) -> None:
-    options = ("--family", "negative_binomial", "--prior", "5", "--weights", "visit2")
+    options = ("--family", "gaussian", "--prior", "5", "--weights", "visit2")
     frame = load_epilepsy().assign(visit2=1 + (load_epilepsy()["trt"] > 0))
     frame.to_csv(tmp_path / "data.csv", index=False)
     result = run("fit", tmp_path / "data.csv", "y ~ base + trt", *options, "--out", tmp_path / "out", "--json", "-")
     document = strict(result.stdout)
-    assert list(document["coefficients"]) == ["Intercept", "base", "trt"] and list(document["dispersion"]) == ["phi"]
+    assert list(document["coefficients"]) == ["Intercept", "base", "trt"] and list(document["dispersion"]) == ["sigma"]
     assert document["random_effects"] == {} and document["method"] == "exact" and document["outcome"] == "converged"
-    direct = natvi.glm("y ~ base + trt", frame, family="negative_binomial", prior=5.0, weights="visit2").fit()
+    direct = natvi.glm("y ~ base + trt", frame, prior=5.0, weights="visit2").fit()
     assert document["elbo"] == pytest.approx(direct.elbo, rel=1e-9)
     assert "N(0, 5²) on every coefficient" in run("show", tmp_path / "out" / "fit.natvi").stdout
 

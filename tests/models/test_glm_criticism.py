@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from scipy.special import expit
-from scipy.stats import nbinom, norm
+from scipy.stats import norm
 
 import natvi
 from natvi.fit import storage
@@ -17,8 +17,8 @@ EVIL = "__import__('os').system('touch victim')"
 def table(n: int = 60) -> pd.DataFrame:
     rng = np.random.default_rng(4)
     x = rng.normal(size=n)
-    rate = np.exp(1.0 + 0.3 * x) * rng.gamma(3.0, 1 / 3, n)
-    return pd.DataFrame({"x": x, "event": (rng.random(n) < expit(x)).astype(int), "count": rng.poisson(rate)})
+    event, count = (rng.random(n) < expit(x)).astype(int), rng.poisson(np.exp(1.0 + 0.3 * x))
+    return pd.DataFrame({"x": x, "event": event, "count": count, "size": 1.0 + 0.5 * x + rng.normal(size=n)})
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +28,12 @@ def binary() -> natvi.Result:
 
 @pytest.fixture(scope="module")
 def counts() -> natvi.Result:
-    return natvi.glm("count ~ x", table(), family="negative_binomial", weights=np.repeat([1.0, 2.0], 30)).fit()
+    return natvi.glm("count ~ x", table(), family="poisson").fit()
+
+
+@pytest.fixture(scope="module")
+def sizes() -> natvi.Result:
+    return natvi.glm("size ~ x", table(), weights=np.repeat([1.0, 2.0], 30)).fit()
 
 
 @pytest.fixture
@@ -39,12 +44,12 @@ def saved(binary: natvi.Result, tmp_path: Path) -> Path:
 # --- numbers -----------------------------------------------------------------------------------------------
 
 
-def test_tables_and_draws(counts: natvi.Result) -> None:
-    assert list(counts.model.tables(0.9)) == ["Coefficients", "Dispersion"]
-    assert counts.summary().index.tolist() == ["Intercept", "x", "phi"]
-    pd.testing.assert_frame_equal(counts.fixed_effects(), counts.summary().iloc[:2])
-    draws = counts.sample(20_000, seed=1)
-    for name, row in counts.summary().iterrows():
+def test_tables_and_draws(sizes: natvi.Result) -> None:
+    assert list(sizes.model.tables(0.9)) == ["Coefficients", "Dispersion"]
+    assert sizes.summary().index.tolist() == ["Intercept", "x", "sigma"]
+    pd.testing.assert_frame_equal(sizes.fixed_effects(), sizes.summary().iloc[:2])
+    draws = sizes.sample(20_000, seed=1)
+    for name, row in sizes.summary().iterrows():
         values = draws[str(name)]
         assert abs(values.mean() - row["mean"]) < 4.5 * row["sd"] / np.sqrt(20_000)
         np.testing.assert_allclose(np.quantile(values, [0.025, 0.975]), row[["q2.5", "q97.5"]], atol=0.1 * row["sd"])
@@ -73,12 +78,11 @@ def test_predict_takes_the_training_rows_by_default(binary: natvi.Result) -> Non
     pd.testing.assert_frame_equal(binary.predict(), binary.predict(table()))
 
 
-def test_log_likelihood_is_the_weighted_density(counts: natvi.Result) -> None:
-    draws, frame = counts.sample(7, seed=2), table()
-    mean = np.exp(draws["Intercept"][:, None] + draws["x"][:, None] * frame["x"].to_numpy())
-    phi = draws["phi"][:, None]
-    expected = nbinom.logpmf(frame["count"], phi, phi / (phi + mean)) * np.repeat([1.0, 2.0], 30)
-    np.testing.assert_allclose(counts.log_likelihood(7, seed=2), expected, rtol=1e-9, atol=1e-12)
+def test_log_likelihood_is_the_weighted_density(sizes: natvi.Result) -> None:
+    draws, frame = sizes.sample(7, seed=2), table()
+    mean = draws["Intercept"][:, None] + draws["x"][:, None] * frame["x"].to_numpy()
+    expected = norm.logpdf(frame["size"], mean, draws["sigma"][:, None]) * np.repeat([1.0, 2.0], 30)
+    np.testing.assert_allclose(sizes.log_likelihood(7, seed=2), expected, rtol=1e-9, atol=1e-12)
 
 
 def test_log_likelihood_of_other_rows(binary: natvi.Result) -> None:
@@ -115,12 +119,11 @@ def test_leave_one_out_against_fits_without_the_row(binary: natvi.Result) -> Non
         assert found.elpd_each[row] == pytest.approx(exact, abs=0.02)
 
 
-def test_residuals(counts: natvi.Result) -> None:
-    fitted, pearson, quantile = counts.model.residuals(0)
-    np.testing.assert_allclose(fitted, counts.predict()["mean"])
-    phi = np.exp(counts.model.mean[-1])
-    variance = (fitted + fitted**2 / phi) / np.repeat([1.0, 2.0], 30)
-    np.testing.assert_allclose(pearson, (table()["count"] - fitted) / np.sqrt(variance), rtol=1e-9)
+def test_residuals(sizes: natvi.Result) -> None:
+    fitted, pearson, quantile = sizes.model.residuals(0)
+    np.testing.assert_allclose(fitted, sizes.predict()["mean"])
+    sd = np.exp(sizes.model.mean[-1]) / np.sqrt(np.repeat([1.0, 2.0], 30))
+    np.testing.assert_allclose(pearson, (table()["size"] - fitted) / sd, rtol=1e-9)
     assert abs(quantile.mean()) < 0.4 and 0.7 < quantile.std() < 1.3 and norm.cdf(quantile).min() > 0
 
 
@@ -133,7 +136,7 @@ def test_to_arviz(binary: natvi.Result) -> None:
 # --- files -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["binary", "counts"])
+@pytest.mark.parametrize("name", ["binary", "sizes"])
 def test_round_trip(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     result: natvi.Result = request.getfixturevalue(name)
     back = natvi.load(result.save(tmp_path / "fit.natvi"))
@@ -182,10 +185,11 @@ def test_other_documents_are_refused(saved: Path, change: dict) -> None:
 # --- pictures ----------------------------------------------------------------------------------------------
 
 
-def test_plots(binary: natvi.Result, counts: natvi.Result) -> None:
-    assert len(counts.plot_posterior()) == 3 and len(counts.plot_posterior("x")) == 1
-    with pytest.raises(ValueError, match=r"no parameter 'w'.*Intercept, x, phi"):
-        counts.plot_posterior(["w"])
+def test_plots(binary: natvi.Result, counts: natvi.Result, sizes: natvi.Result) -> None:
+    assert len(sizes.plot_posterior()) == 3 and len(sizes.plot_posterior("x")) == 1
+    with pytest.raises(ValueError, match=r"no parameter 'w'.*Intercept, x, sigma"):
+        sizes.plot_posterior(["w"])
+    assert len(sizes.plot_predictive().lines) == 51
     assert binary.plot_residuals().shape == (2,)
     bars = binary.plot_predictive()
     assert [patch.get_height() for patch in bars.patches] == table()["event"].value_counts().sort_index().tolist()

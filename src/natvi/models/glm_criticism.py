@@ -132,11 +132,11 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     each = _log_likelihood(fit, rows, theta)
     ratio = log_ratios(fit, rows, theta)
     weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
-    weights = np.asarray(weights) - _log_sum(np.asarray(weights))[:, None]
+    weights = np.asarray(weights)
     elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
     # log posterior predictive density in the sample, with the same draws
     plain, _ = array_stats.psislw(-ratio)
-    lppd = _log_sum(np.asarray(plain) - _log_sum(np.asarray(plain)) + each.T)
+    lppd = _log_sum(np.asarray(plain) + each.T)
     k = np.asarray(k)
     bad = int(np.sum(~(k < 0.7) & (effective < 0.5 * num_draws)))
     warning = (

@@ -133,4 +133,4 @@ def test_blocks_of_rows_add_up(family, monkeypatch):
                 patch.setattr(design_rows, "BLOCK_ROWS", 4)
                 blocks = target.expected(q)
             for a, b in zip(whole, blocks, strict=True):
-                np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-9)  # quadrature follows the largest sd of a block
+                np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)  # quadrature follows the largest sd of a block

@@ -5,7 +5,7 @@ the same seed gives the same batches, also after a resume. Every epoch has its o
 an epoch, fewer than a batch, are not used in that epoch.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol, runtime_checkable
 
 import jax
@@ -98,7 +98,7 @@ class IteratorBatches:
             )
         self.num_rows, self.batch_size = num_rows, check_batch_size(batch_size, num_rows)
         self._buffer = max(buffer_rows or 10 * batch_size, batch_size)
-        self._open: Callable[[int], Iterator[Any]] = open_epoch
+        self._open: Any = open_epoch
         self._seed = seed
         self._next = -1
         self._stream: Any = iter(())

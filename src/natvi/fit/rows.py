@@ -101,6 +101,10 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta
+    if target.rows.X.shape[0] <= p:
+        # the rows can be met exactly, and the likelihood alone would let the dispersion vanish
+        size = jnp.std(rough)
+        return jnp.append(beta, jnp.where(size > 0, jnp.log(0.3 * size), prior.mean[-1]))
     spread = jnp.log(jnp.sqrt(jnp.sum(w * (rough - X @ beta) ** 2) / jnp.sum(w)) + 1e-300)
     tried = jnp.concatenate([spread + jnp.arange(-2.0, 3.0), jnp.linspace(-6.0, 10.0, 17)])
     values = jax.vmap(lambda a: target.value(jnp.append(beta, a)))(tried)

@@ -21,7 +21,7 @@ def headline(result: "Result") -> list[tuple[str, str]]:
     """Return label and text of each line above the tables."""
     seconds = result.seconds
     clock = f"{duration(seconds['run'])} + {duration(seconds['compile'])} compilation"
-    steps = len(result.trace)
+    steps = result.steps or len(result.trace)
     se = "exact" if result.elbo_se == 0 else f"± {result.elbo_se:.2g}"
     lines = list(result.model.headline)
     lines.append(("method", f"{result.method} ({result.structure}), {result.outcome} after {steps} steps, {clock}"))

@@ -4,8 +4,8 @@ import numpy as np
 
 from experiments import drawing
 from experiments.algorithms import ESTIMATED, STRUCTURES
-from experiments.curves import draw_curves
-from experiments.regression_runs import EXACT_ROW
+from experiments.curves import draw_curves, legend_below
+from experiments.regression_runs import EXACT_ROW, KEPT
 from experiments.report import Report
 from experiments.table8 import all_runs
 
@@ -35,10 +35,11 @@ def run(report: Report) -> None:
                     for k in sorted({round(share * problem.chunks) for share in SHARES}):
                         if k < len(curves[row]):
                             report.cell(row, f"{name}, {structure}, epoch {x[k]}", metric, curves[row][k])
-    drawing.legend(axes[0], loc="lower right", ncols=2)
+    legend_below(figure, axes[0])
     report.note("The paper prints the curves only as a picture. The dashed line is the maximiser of the exact bound.")
     report.note(
         "Test log-likelihoods on the way have infinitely many draws, by quadrature over each row's Gaussian predictor; "
         "bounds are exact. A full-batch step is an epoch. VOGN stands in both columns of a structure."
     )
+    report.note(KEPT)
     report.figure = figure

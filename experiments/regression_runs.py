@@ -19,6 +19,11 @@ from experiments.scores import Score, bound, predictive, score
 
 Say = Callable[[str], None]
 EXACT_ROW = "natvi exact"
+GAP = "nats below the best bound"
+KEPT = (
+    "Runs are kept (experiments/memory.py) and shared by table and figure: the seconds of the whole, in the last line, "
+    "leave out those that were kept already."
+)
 
 
 def run_all(problem: Problem, methods: dict[str, Method], reference: np.ndarray | None, say: Say) -> dict[Any, Arrays]:
@@ -88,6 +93,13 @@ def packed(result: Score, gaussian: Any, seconds: float) -> Arrays:
     """Return a score and the Gaussian behind it as arrays."""
     factor = gaussian.factor
     return result._asdict() | {"mean": gaussian.mean, "factor": factor[0], "seconds": seconds}
+
+
+def measured(found: dict[Any, Arrays], row: str, structure: str, metric: str) -> Any:
+    """Return a metric of a run; the gap is that to the best bound of the structure, in nats."""
+    if metric != GAP:
+        return found[row, structure][metric]
+    return found[EXACT_ROW, structure]["elbo"] - found[row, structure]["elbo"]
 
 
 def grids(found: dict[Any, Arrays]) -> dict[str, Any]:

@@ -40,7 +40,7 @@ def average_draws(
 ) -> Estimate:
     """Return the average of an estimate over standard normal draws."""
     if num_samples == 1 and not antithetic:
-        return estimate(vector.standard_normal(key, gaussian.mean))
+        return estimate(vector.standard_normal_kept(key, gaussian.mean))
     z = draw_normals(key, gaussian.mean, num_samples, antithetic)
     return jax.tree.map(lambda a: jnp.mean(a, axis=0), jax.vmap(estimate)(z))
 

@@ -33,3 +33,14 @@ def standard_normal(key: PRNGKeyArray, like: V) -> V:
     draws = jnp.split(jax.random.normal(key, (int(ends[-1]),), leaves[0].dtype), ends[:-1])  # one call for all pieces
     shaped = [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)]
     return jax.tree.unflatten(structure, shaped)
+
+
+def standard_normal_kept(key: PRNGKeyArray, like: V) -> V:
+    """Draw as `standard_normal`, but once.
+
+    The compiler copies cheap-looking operations into every loop that uses them, and would draw d numbers anew for each
+    of d^2 entries of a factor. A loop of one trip, which it cannot see to be one, keeps them.
+    """
+    one = jnp.minimum(jax.random.key_data(key).ravel()[0] | 1, 1).astype(jnp.int32)
+    nothing = jax.tree.map(jnp.zeros_like, like)
+    return jax.lax.fori_loop(0, one, lambda _, z: standard_normal(key, like), nothing)

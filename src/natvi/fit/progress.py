@@ -1,44 +1,55 @@
 """Progress on anything that takes over a second; silent in library mode."""
 
 import time
-from collections.abc import Callable
 from types import TracebackType
+from typing import TypeVar
 
 from rich.console import Console
-from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-Report = Callable[[int, float], None]
+Bar = TypeVar("Bar", bound="LateBar")
 PATIENCE = 1.0
 
 
-class StepProgress:
-    """A line with steps, bound and time that appears once a fit has taken a second."""
+class LateBar:
+    """A bar on the standard error stream that appears once the work has taken a second."""
 
-    def __init__(self, shown: bool, label: str = "fitting") -> None:
-        """Prepare the line; `shown=False` never prints."""
+    def __init__(self, shown: bool, columns: tuple[ProgressColumn, ...], total: int | None = None) -> None:
+        """Prepare the bar; `shown=False` never prints."""
         self._began = time.perf_counter()
-        self._shown = shown
-        self._label = label
+        self._shown, self._columns, self._total = shown, columns, total
         self._bar: Progress | None = None
 
-    def __enter__(self) -> "StepProgress":
+    def __enter__(self: Bar) -> Bar:
         """Return itself."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the line away."""
+        """Take the bar away."""
         if self._bar is not None:
             self._bar.stop()
 
-    def update(self, step: int, elbo: float) -> None:
-        """Say how far the fit is."""
+    def show(self, description: str, completed: int | None = None) -> None:
+        """Say what is going on, and how much is done."""
         if not self._shown or time.perf_counter() - self._began < PATIENCE:
             return
         if self._bar is None:
-            columns = (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
-            self._bar.add_task(self._label)
+            self._bar = Progress(*self._columns, console=Console(stderr=True), transient=True)
+            self._bar.add_task(description, total=self._total)
             self._bar.start()
-        self._bar.update(self._bar.task_ids[0], description=f"{self._label}: step {step}, ELBO {elbo:,.3f}")
+        self._bar.update(self._bar.task_ids[0], completed=completed, description=description)
+
+
+class StepProgress(LateBar):
+    """A line with steps, bound and time."""
+
+    def __init__(self, shown: bool, label: str = "fitting") -> None:
+        """Prepare the line; `shown=False` never prints."""
+        super().__init__(shown, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()))
+        self._label = label
+
+    def update(self, step: int, elbo: float) -> None:
+        """Say how far the fit is."""
+        self.show(f"{self._label}: step {step}, ELBO {elbo:,.3f}")

@@ -1,7 +1,8 @@
-"""Mixed models: natvi beside glmmTMB and lme4 on the same data, and natvi alone on growing data.
+"""Mixed models: natvi beside glmmTMB, lme4 and other variational methods, and natvi alone on growing data.
 
 All tools take turns in one run, each in a process that stays warm. A whole call goes from a formula and a data
-frame in memory to a fitted object with standard errors or posterior sds. Values are minima over the runs.
+frame in memory to a fitted object with standard errors or posterior sds. Values are minima over the runs. Stochastic
+methods run once, afterwards (`glmm_vi`).
 """
 
 import contextlib
@@ -14,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import natvi
-from benchmarks import growth
-from benchmarks.peers import joined, largest_difference, start_peer
+from benchmarks import glmm_vi, growth
+from benchmarks.peers import PEERS, joined, largest_difference, start_peer
 from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError, thread_counts
 from natvi.data.external import VARIABLE
@@ -26,6 +27,9 @@ LIMIT = 240.0  # here a peer's call is given up
 COLD_RUNS = 3
 QUICK_RUNS = 2
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
+METHODS = ("gva", "marginal", "auto")
+OURS = tuple(f"natvi {method}" for method in METHODS)
+EXACT = OURS[0]
 
 
 @dataclass(frozen=True)
@@ -38,21 +42,22 @@ class Problem:
     family: str
     runs: int = 15
     peer_runs: int = 15
+    slow_runs: int = 5  # of the methods that go on from the Gaussian
 
 
 PROBLEMS = (
     Problem("Epilepsy", natvi.data.load_epilepsy, "y ~ base*trt + age + visit + (1 | subject)", "poisson"),
     Problem("sleepstudy", natvi.data.load_sleepstudy, "Reaction ~ Days + (Days | Subject)", "gaussian"),
     Problem("Toenail", natvi.data.load_toenail, "infect ~ trt*time + (1 | idnr)", "bernoulli"),
-    Problem("HERS", natvi.data.load_hers, "y ~ age + bmi + htnmeds + visit + (1 | pptid)", "bernoulli", 7, 7),
-    Problem("Diabetes", natvi.data.load_diabetes, "y ~ hba1c*diagnosis + (1 | patient_nbr)", "bernoulli", 5, 3),
+    Problem("HERS", natvi.data.load_hers, "y ~ age + bmi + htnmeds + visit + (1 | pptid)", "bernoulli", 7, 7, 3),
+    Problem("Diabetes", natvi.data.load_diabetes, "y ~ hba1c*diagnosis + (1 | patient_nbr)", "bernoulli", 5, 3, 1),
 )
 NAMES = (*(problem.name for problem in PROBLEMS), *growth.NAMES)
 
 
 SETTINGS = {
     "statistic": "minimum over the runs; the tools take turns",
-    "natvi": "natvi.glmm(formula, frame, family).fit()",
+    "natvi": "natvi.glmm(formula, frame, family).fit(method); auto includes the verdict",
     "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads))",
     "lme4": "glmer(formula, data, family) with nAGQ = 1, or lmer(formula, data, REML = FALSE)",
     "print": "repr(result) and print(summary(fit))",
@@ -62,11 +67,11 @@ SETTINGS = {
 
 @dataclass
 class Contender:
-    """A tool at a number of threads, with what its calls gave."""
+    """A tool at a number of threads, with what its calls gave; `model` is what it is asked to fit."""
 
     tool: str
     worker: Worker
-    model: tuple[str, str]
+    model: tuple[str, ...]
     runs: int
     first: dict[str, Any]
     calls: list[dict[str, Any]] = field(default_factory=list)
@@ -111,8 +116,14 @@ def _measure(report: Report, problem: Problem) -> None:
         try:
             _take_turns(report, problem, contenders)
         finally:  # whatever happens, what was measured is told
-            _tell(report, problem, [contender for contender in contenders if contender.calls])
+            told = [contender for contender in contenders if contender.calls]
+            _tell(report, problem, told)
         _cold(report, problem, path, contenders)
+        for contender in contenders:
+            contender.worker.close()
+        exact = [c for c in told if c.tool == EXACT and c.worker.threads == 1]
+        own = exact[0].least("climb_seconds") if exact else None
+        glmm_vi.run(report, glmm_vi.Case(problem.name, problem.family, problem.formula, path), own)
 
 
 def _take_turns(report: Report, problem: Problem, contenders: list[Contender]) -> None:
@@ -129,12 +140,15 @@ def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.
     """Start every tool at every number of threads, and let each make its first call."""
     ready = []
     for threads in thread_counts():
-        for tool in ("natvi", "glmmTMB", "lme4"):
-            if tool == "lme4" and (threads > 1 or (report.quick and problem.name == "Diabetes")):
+        for tool in (*OURS, *PEERS):
+            large = problem.name == "Diabetes"
+            if tool == "lme4" and (threads > 1 or (report.quick and large)):
                 continue
+            if tool in OURS[1:] and large and (report.quick or threads < thread_counts()[-1]):
+                continue  # a minute or more
             report.say(f"{problem.name}: starting {tool}, threads {threads}")
             try:
-                worker = Worker(NATVI, threads) if tool == "natvi" else start_peer(tool, threads)
+                worker = Worker(NATVI, threads) if tool in OURS else start_peer(tool, threads)
                 stack.enter_context(worker)
                 ready.append(_first_call(report, problem, path, tool, worker))
             except WorkerError as error:
@@ -146,10 +160,12 @@ def _contenders(report: Report, problem: Problem, path: Path, stack: contextlib.
 
 
 def _first_call(report: Report, problem: Problem, path: Path, tool: str, worker: Worker) -> Contender:
-    runs = problem.runs if tool == "natvi" else problem.peer_runs
-    model = (problem.family, problem.formula)
+    runs = problem.peer_runs if tool in PEERS else problem.runs if tool == EXACT else problem.slow_runs
+    model: tuple[str, ...] = (problem.family, problem.formula)
+    if tool in OURS:
+        model = (*model, METHODS[OURS.index(tool)])
     worker.ask("load", path)
-    first = worker.ask("fit", *model, limit=None if tool == "natvi" else LIMIT)
+    first = worker.ask("fit", *model, limit=None if tool == EXACT else LIMIT)
     if first["seconds"] > VERY_LONG_CALL:
         runs = 1
     contender = Contender(tool, worker, model, min(runs, QUICK_RUNS) if report.quick else runs, first)
@@ -161,7 +177,8 @@ def _first_call(report: Report, problem: Problem, path: Path, tool: str, worker:
 
 
 def _tell(report: Report, problem: Problem, contenders: list[Contender]) -> None:
-    ours = {c.worker.threads: c for c in contenders if c.tool == "natvi"}
+    by_tool = {tool: {c.worker.threads: c for c in contenders if c.tool == tool} for tool in (*OURS, *PEERS)}
+    exact = by_tool[EXACT]
     for contender in contenders:
         metrics: dict[str, Any] = {
             "seconds": contender.seconds,
@@ -169,23 +186,26 @@ def _tell(report: Report, problem: Problem, contenders: list[Contender]) -> None
             "print_seconds": min(contender.prints),
         }
         call = contender.calls[-1]
-        if contender.tool == "natvi":
+        if contender.tool in OURS:
             metrics |= {name: contender.least(name) for name in ("fit_seconds", "climb_seconds")}
-            metrics |= {name: call[name] for name in ("elbo", "outcome", "iterations")}
+            metrics |= {name: call[name] for name in ("method", "elbo", "outcome", "iterations")}
         else:
             metrics |= {"log_likelihood": call["loglik"]}
-            if 1 in ours:
-                metrics["fixed_effects_max_difference_in_sds"] = largest_difference(ours[1].calls[-1], call)
+            if 1 in exact:
+                metrics["fixed_effects_max_difference_in_sds"] = largest_difference(exact[1].calls[-1], call)
             metrics["remarks"] = joined(call["remarks"]) or None
         _add(report, problem, contender, contender.tool, metrics)
-    for peer in ("glmmTMB", "lme4"):
-        _ratios(report, problem, peer, ours, {c.worker.threads: c for c in contenders if c.tool == peer})
+    for peer in PEERS:
+        for tool in OURS:
+            _ratios(report, problem, (tool, peer), by_tool[tool], by_tool[peer])
 
 
 def _ratios(
-    report: Report, problem: Problem, peer: str, ours: dict[int, Contender], theirs: dict[int, Contender]
+    report: Report, problem: Problem, names: tuple[str, str], ours: dict[int, Contender], theirs: dict[int, Contender]
 ) -> None:
+    """Our time over theirs: whole calls, and our optimisation alone against their whole call."""
     pairs: list[tuple[int | str, Contender, Contender]] = []
+    tool, peer = names
     if 1 in ours and 1 in theirs:
         pairs.append((1, ours[1], theirs[1]))
     if ours and theirs:
@@ -194,31 +214,33 @@ def _ratios(
     for threads, a, b in pairs:
         settings = {"natvi_threads": a.worker.threads, f"{peer}_threads": b.worker.threads}
         metrics = {"ratio_of_seconds": a.seconds / b.seconds}
+        if tool == EXACT:
+            metrics["ratio_of_optimisation_to_whole_call"] = a.least("climb_seconds") / b.seconds
         versions = a.worker.versions | b.worker.versions
-        name = f"natvi / {peer}"
-        report.add(problem.name, name, metrics, threads=threads, versions=versions, settings=settings)
+        report.add(problem.name, f"{tool} / {peer}", metrics, threads=threads, versions=versions, settings=settings)
 
 
 def _cold(report: Report, problem: Problem, path: Path, contenders: list[Contender]) -> None:
     """Fresh processes: from nothing to the end of the first call, without the reading of the data."""
     for contender in contenders:
-        if contender.worker.threads == 1 and contender.tool != "natvi":
+        if contender.worker.threads == 1 and contender.tool in PEERS:
             starts = [(contender.worker.start_seconds, contender.first["seconds"])]
             _add(report, problem, contender, f"{contender.tool}, fresh process", _cold_metrics(starts))
-    ours = [contender for contender in contenders if contender.tool == "natvi"]
-    runs = 1 if report.quick else COLD_RUNS
+    slow = [] if report.quick or problem.name == "Diabetes" else [OURS[-1]]
+    latest = {contender.tool: contender for contender in contenders}  # at most threads
     with tempfile.TemporaryDirectory() as cache:
         environment = {
             "JAX_COMPILATION_CACHE_DIR": cache,
             "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
             "JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES": "-1",
         }
-        for contender in ours[-1:]:
+        for contender in (latest[tool] for tool in [EXACT, *slow] if tool in latest):
+            runs = 1 if report.quick or contender.tool in slow else COLD_RUNS
             starts = [_fresh(contender, path, {}) for _ in range(runs)]
-            _add(report, problem, contender, "natvi, fresh process", _cold_metrics(starts))
-            starts = [_fresh(contender, path, environment) for _ in range(runs + 1)][1:]
-            name = "natvi, fresh process, compiled before"
+            name = f"{contender.tool}, fresh process"
             _add(report, problem, contender, name, _cold_metrics(starts))
+            starts = [_fresh(contender, path, environment) for _ in range(runs + 1)][1:]
+            _add(report, problem, contender, f"{name}, compiled before", _cold_metrics(starts))
 
 
 def _fresh(contender: Contender, path: Path, environment: dict[str, str]) -> tuple[float, float]:

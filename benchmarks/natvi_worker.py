@@ -47,13 +47,13 @@ class Session:
         self.frame = random_intercepts(family, int(num_groups), int(seed))
         return {"rows": len(self.frame), "memory_gib": _peak_memory()}
 
-    def fit(self, family: str, formula: str) -> dict[str, Any]:
-        """The whole call, from the formula and the frame to the result."""
+    def fit(self, family: str, formula: str, method: str = "gva") -> dict[str, Any]:
+        """The whole call, from the formula and the frame to the result; with "auto" that includes the verdict."""
         self.result = None  # its memory is not the next call's
         began = time.perf_counter()
         model = natvi.glmm(formula, self.frame, family=family)
         described = time.perf_counter()
-        result = model.fit()
+        result = model.fit(method=method)
         seconds = time.perf_counter() - began
         self.result = result
         table = result.fixed_effects()
@@ -64,6 +64,7 @@ class Session:
             "compile_seconds": result.seconds["compile"],
             "climb_seconds": self.climb_seconds,
             "elbo": result.elbo,
+            "method": result.method,
             "outcome": str(result.outcome),
             "iterations": len(result.trace),
             "names": [str(name) for name in table.index],

@@ -9,6 +9,7 @@ from typing import Any
 from benchmarks.workers import Worker, WorkerError
 
 SCRIPT = Path(__file__).with_name("peers_glmm.R")
+PEERS = ("glmmTMB", "lme4")  # in R
 
 
 def start_peer(tool: str, threads: int) -> Worker:

@@ -58,7 +58,7 @@ def main(num_groups: int, seed: int, path: str) -> None:
     print("started", flush=True)
     began = time.perf_counter()
     where = None if path == "-" else path
-    result = model.fit(checkpoint=where, checkpoint_seconds=0.0, tolerance=TOLERANCE)
+    result = model.fit(method="gva", checkpoint=where, checkpoint_seconds=0.0, tolerance=TOLERANCE)
     done = {
         "seconds": time.perf_counter() - began,
         "compile_seconds": result.seconds["compile"],

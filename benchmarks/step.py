@@ -1,12 +1,16 @@
 """One optimizer step against one bare evaluation of the log-density's gradient, first order, one draw.
 
 Both run many times inside one compiled loop, so that neither pays for calls from Python: gradients along a slowly
-drifting theta, and steps of Snngm with natural gradients. Runs alternate; the fastest of each counts.
+drifting theta, and steps of Snngm with natural gradients. Runs alternate; the fastest of each counts. Every problem is
+measured on one core and on all, in a process of its own: a gradient over many rows gains from further cores, work
+on a small factor does not.
 """
 
+import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
 from importlib import metadata
 from typing import Any, NamedTuple
 
@@ -116,32 +120,50 @@ def run(report: Report, only: list[str]) -> None:
     rounds = QUICK_RUNS if report.quick else RUNS
     report.settings |= {"runs": rounds, "statistic": "minimum", "order": 1, "draws": 1, "precision": "float64"}
     versions = {name: metadata.version(name) for name in PACKAGES}
-    threads = len(os.sched_getaffinity(0))
-    with float64():
-        for name in [name.lower() for name in only] or NAMES:
+    cores = sorted(os.sched_getaffinity(0))
+    for name in [name.lower() for name in only] or NAMES:
+        for used in dict.fromkeys((tuple(cores[:1]), tuple(cores))):
             try:
-                (problem,) = problems([name])
+                found = _apart(_measure, used, name, rounds)
             except FileNotFoundError as error:
                 report.note(f"{name} left out: {error}")
-                continue
-            _time(report, problem, rounds, {"versions": versions, "threads": threads})
+                break
+            about = {"versions": versions, "threads": len(used)}
+            for tool, metrics in found.tools.items():
+                report.add(found.problem, tool, metrics, **about)
 
 
-def _time(report: Report, problem: Problem, rounds: int, about: dict[str, Any]) -> None:
-    runs = {"gradient": gradients(problem.target, problem.start.mean, problem.repeats)}
-    for name, rule in RULES.items():
-        algorithm = compose(problem.target, rule(), type(problem.start))
-        runs[name] = steps(algorithm, problem.start, problem.repeats)
-    best = dict.fromkeys(runs, np.inf)
-    for one in runs.values():
-        one()  # compile
-    for _ in range(rounds):
-        for name, one in runs.items():
-            began = time.perf_counter()
-            one()
-            best[name] = min(best[name], (time.perf_counter() - began) / problem.repeats)
-    report.add(problem.name, "gradient alone", {"microseconds": 1e6 * best["gradient"]}, **about)
-    for name in RULES:
-        ratio = best[name] / best["gradient"]
-        metrics = {"microseconds": 1e6 * best[name], "ratio": ratio, "allowed": problem.allowed}
-        report.add(problem.name, f"step of {name}", metrics, **about)
+class Measured(NamedTuple):
+    """The name of a problem, and the figures of every tool."""
+
+    problem: str
+    tools: dict[str, dict[str, float]]
+
+
+def _apart(function: Callable[..., Measured], cores: tuple[int, ...], *args: Any) -> Measured:
+    """Call a function in a fresh process that may use these cores only: XLA counts them once, when it starts."""
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, spawn, os.sched_setaffinity, (0, cores)) as pool:
+        return pool.submit(function, *args).result()
+
+
+def _measure(name: str, rounds: int) -> Measured:
+    with float64():
+        (problem,) = problems([name])
+        runs = {"gradient": gradients(problem.target, problem.start.mean, problem.repeats)}
+        for rule, make in RULES.items():
+            algorithm = compose(problem.target, make(), type(problem.start))
+            runs[rule] = steps(algorithm, problem.start, problem.repeats)
+        best = dict.fromkeys(runs, np.inf)
+        for one in runs.values():
+            one()  # compile
+        for _ in range(rounds):
+            for tool, one in runs.items():
+                began = time.perf_counter()
+                one()
+                best[tool] = min(best[tool], (time.perf_counter() - began) / problem.repeats)
+    tools = {"gradient alone": {"microseconds": 1e6 * best["gradient"]}}
+    for rule in RULES:
+        ratio = best[rule] / best["gradient"]
+        tools[f"step of {rule}"] = {"microseconds": 1e6 * best[rule], "ratio": ratio, "allowed": problem.allowed}
+    return Measured(problem.name, tools)

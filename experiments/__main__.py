@@ -14,6 +14,7 @@ LABELS = (
     *(f"figure{k}" for k in range(1, 11)),
     "theorem3",
     "stopping",
+    "verdicts",
 )
 SEED = 20_240_701
 

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from experiments import problems
-from experiments.exact_gaussian import maximise
 from experiments.memory import Arrays, recall
 from experiments.problems import Problem, log_density
+from natvi.fit.rows import climb_rows
 from natvi.precision import float64
 from natvi.reference import nuts
 
@@ -36,7 +36,7 @@ def reference(problem: Problem, quick: bool = False) -> Arrays:
 
     def compute() -> Arrays:
         with float64():
-            q = maximise(problem.target, "full").gaussian
+            q = climb_rows(problem.target).gaussian
             C = np.asarray(q.factor.matrix)
             run = nuts(
                 log_density(problem),

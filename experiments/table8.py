@@ -109,5 +109,5 @@ NOTES = (
     "The paper's seconds for German repeat those for a4a, a slip of copying: they are left out. Seconds of ours are of "
     "the steps alone, compilation left out, on a machine that had other work to do: not comparable with the paper's.",
     "natvi exact: the exact bound maximised by the fixed point of Table 1, column lambda, safeguarded "
-    "(experiments/exact_gaussian.py); the aim of all algorithms above it.",
+    "and accelerated (`natvi.glm(...).fit()`); the aim of all algorithms above it.",
 )

@@ -14,7 +14,7 @@ from typing import Any
 
 from natvi.fit.algorithm import Algorithm, compose
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
-from natvi.linalg import ArrowFactor, BlockFactor
+from natvi.linalg import ArrowFactor, BlockFactor, LocalGlobalFactor
 from natvi.optimize.plain import plain
 from natvi.optimize.rule import Rule
 from natvi.typing import Target
@@ -22,27 +22,28 @@ from natvi.typing import Target
 
 def algorithm_1e(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Euclidean gradient ascent in (mu, C): Algorithm 1E."""
-    return compose(target, rule or plain(1e-3), CovarianceGaussian, None, **estimate)
+    return compose(target, rule or plain(1e-3), CovarianceGaussian, **estimate)
 
 
 def algorithm_1n(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Natural gradient ascent in (mu, C): Algorithm 1N."""
-    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, None, **estimate)
+    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, **estimate)
 
 
 def algorithm_2e(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Euclidean gradient ascent in (mu, T): Algorithm 2E."""
-    return compose(target, rule or plain(1e-3), PrecisionGaussian, None, **estimate)
+    return compose(target, rule or plain(1e-3), PrecisionGaussian, **estimate)
 
 
 def algorithm_2n(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Natural gradient ascent in (mu, T), the mean with the new T: Algorithm 2N."""
-    return compose(target, rule or plain(1e-2, natural=True), PrecisionGaussian, None, **estimate)
+    return compose(target, rule or plain(1e-2, natural=True), PrecisionGaussian, **estimate)
 
 
 def algorithm_1s(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Natural gradient ascent in mu and a block-diagonal C: Algorithm 1S."""
-    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, BlockFactor, **estimate)
+    blocks = (BlockFactor, LocalGlobalFactor)
+    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, blocks, **estimate)
 
 
 def algorithm_2s(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:

@@ -5,7 +5,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from experiments.algorithms import ESTIMATED, EXACT, begin, choose, follow
-from experiments.exact_gaussian import maximise
 from experiments.memory import VARIABLE, recall
 from experiments.paper_table8 import paper
 from experiments.regression_runs import EXACT_ROW
@@ -14,7 +13,6 @@ from experiments.scores import held_out, predictive
 
 from experiments import figure6, problems, table7, table8
 from natvi import optimize
-from natvi.derivatives import exact_derivatives
 from natvi.fit.algorithm import compose
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor
@@ -52,19 +50,6 @@ def test_the_climb_finds_the_best_learning_rate_and_steps_down_from_divergence()
     assert best == 0.001 and {"0.0005", "0.001", "0.002"} <= set(seen)
     best, seen = choose(lambda alpha: np.nan if alpha > 0.004 else alpha, 0.05)
     assert best == 0.002 and seen["0.05"] is None
-
-
-@pytest.mark.parametrize("structure", ["diagonal", "full"])
-def test_the_exact_maximiser_solves_its_equations(structure):
-    with float64():
-        target = small().target
-        best = maximise(target, structure)
-        C = np.diag(best.gaussian.factor.values) if structure == "diagonal" else np.asarray(best.gaussian.factor.matrix)
-        at = exact_derivatives(target, CovarianceGaussian(best.gaussian.mean, DenseFactor(jnp.asarray(C))))
-        precision, curvature = np.linalg.inv(C @ C.T), -np.asarray(at.hess)
-    keep = np.eye(len(C), dtype=bool) if structure == "diagonal" else np.ones_like(C, dtype=bool)
-    np.testing.assert_allclose(at.grad, 0, atol=2e-3)
-    np.testing.assert_allclose(precision[keep], curvature[keep], rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "poisson"])

@@ -32,7 +32,7 @@ def model() -> natvi.MixedModel:
 @pytest.fixture(scope="module")
 def whole(model: natvi.MixedModel) -> natvi.Result:
     """A fit that nothing interrupts."""
-    return model.fit()
+    return model.fit(method="gva")
 
 
 @pytest.fixture
@@ -64,37 +64,37 @@ def bits(result: natvi.Result) -> bytes:
 
 @pytest.mark.parametrize("steps", [1, 3, 8])
 def test_state_continues_bit_for_bit(model: natvi.MixedModel, whole: natvi.Result, steps: int) -> None:
-    first = model.fit(max_steps=steps)
+    first = model.fit(method="gva", max_steps=steps)
     assert first.outcome == "max_steps" and len(first.trace) == steps
     before = bits(first)
-    assert bits(model.fit(state=first.state)) == bits(whole)
+    assert bits(model.fit(method="gva", state=first.state)) == bits(whole)
     assert bits(first) == before  # the state is not used up
-    assert bits(model.fit(state=first.state)) == bits(whole)
+    assert bits(model.fit(method="gva", state=first.state)) == bits(whole)
 
 
 def test_one_step_at_a_time(model: natvi.MixedModel, whole: natvi.Result) -> None:
-    result = model.fit(max_steps=1)
+    result = model.fit(method="gva", max_steps=1)
     while result.outcome == "max_steps":
-        result = model.fit(state=result.state, max_steps=len(result.trace) + 1)
+        result = model.fit(method="gva", state=result.state, max_steps=len(result.trace) + 1)
     assert bits(result) == bits(whole)
 
 
 def test_finished_state_stays(model: natvi.MixedModel, whole: natvi.Result) -> None:
-    assert bits(model.fit(state=whole.state)) == bits(whole)
+    assert bits(model.fit(method="gva", state=whole.state)) == bits(whole)
 
 
 def test_the_same_fit_again(model: natvi.MixedModel, whole: natvi.Result) -> None:
-    assert bits(model.fit()) == bits(whole)
+    assert bits(model.fit(method="gva")) == bits(whole)
 
 
 def test_state_of_another_model_is_refused(whole: natvi.Result) -> None:
     other = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy())
     with pytest.raises(ValueError, match="state"):
-        other.fit(state=whole.state)
+        other.fit(method="gva", state=whole.state)
 
 
 def test_chunks_do_not_change_bits(model: natvi.MixedModel, whole: natvi.Result, single_steps: list[int]) -> None:
-    assert bits(model.fit()) == bits(whole)
+    assert bits(model.fit(method="gva")) == bits(whole)
     steps = len(whole.trace)
     assert single_steps[:steps] == list(range(1, steps + 1)) and len(single_steps) <= steps + 1
 
@@ -107,9 +107,9 @@ def test_checkpoint_continues_bit_for_bit(
     model: natvi.MixedModel, whole: natvi.Result, tmp_path: Path, steps: int
 ) -> None:
     path = tmp_path / "checkpoint"
-    assert len(model.fit(max_steps=steps, checkpoint=path).trace) == steps
-    assert bits(model.fit(checkpoint=str(path))) == bits(whole)
-    assert bits(model.fit(checkpoint=path)) == bits(whole)  # finished: nothing more to do
+    assert len(model.fit(method="gva", max_steps=steps, checkpoint=path).trace) == steps
+    assert bits(model.fit(method="gva", checkpoint=str(path))) == bits(whole)
+    assert bits(model.fit(method="gva", checkpoint=path)) == bits(whole)  # finished: nothing more to do
     assert [file.name for file in tmp_path.iterdir()] == ["checkpoint"]
 
 
@@ -124,10 +124,10 @@ def test_checkpoint_is_written_on_the_way(
         write(path, kind, arrays, document)
 
     monkeypatch.setattr(storage, "write", recorded)
-    assert bits(model.fit(checkpoint=tmp_path / "often", checkpoint_seconds=0.0)) == bits(whole)
+    assert bits(model.fit(method="gva", checkpoint=tmp_path / "often", checkpoint_seconds=0.0)) == bits(whole)
     assert len(writes) >= len(whole.trace) - 1
     writes.clear()
-    model.fit(checkpoint=tmp_path / "once", checkpoint_seconds=1000.0)
+    model.fit(method="gva", checkpoint=tmp_path / "once", checkpoint_seconds=1000.0)
     assert len(writes) <= 2 and writes[-1] == len(single_steps)  # the last state is always kept
 
 
@@ -144,31 +144,31 @@ def other_models() -> dict[str, natvi.MixedModel]:
 @pytest.mark.parametrize("name", ["shape", "data", "columns"])
 def test_checkpoint_of_another_model_is_refused(model: natvi.MixedModel, tmp_path: Path, name: str) -> None:
     path = tmp_path / "checkpoint"
-    model.fit(max_steps=2, checkpoint=path)
+    model.fit(method="gva", max_steps=2, checkpoint=path)
     before = path.read_bytes()
     with pytest.raises(storage.StorageError, match=r"another model or other data.*Give another path, or delete"):
-        other_models()[name].fit(checkpoint=path)
+        other_models()[name].fit(method="gva", checkpoint=path)
     assert path.read_bytes() == before
 
 
 def test_damaged_checkpoint_is_refused(model: natvi.MixedModel, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-    model.fit(max_steps=2, checkpoint=path)
+    model.fit(method="gva", max_steps=2, checkpoint=path)
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(storage.StorageError, match="truncated"):
-        model.fit(checkpoint=path)
+        model.fit(method="gva", checkpoint=path)
 
 
 def test_checkpoint_in_a_folder_that_is_not_there(model: natvi.MixedModel, tmp_path: Path) -> None:
     with pytest.raises(OSError, match=r"folder .*nowhere does not exist\. Create it first"):
-        model.fit(checkpoint=tmp_path / "nowhere" / "checkpoint")
+        model.fit(method="gva", checkpoint=tmp_path / "nowhere" / "checkpoint")
 
 
 def test_checkpoint_that_cannot_be_written_is_noticed_before_the_work(
     model: natvi.MixedModel, single_steps: list[int], tmp_path: Path
 ) -> None:
     with pytest.raises(OSError, match="Create it first"):
-        model.fit(checkpoint=tmp_path / "nowhere" / "checkpoint", checkpoint_seconds=1000.0)
+        model.fit(method="gva", checkpoint=tmp_path / "nowhere" / "checkpoint", checkpoint_seconds=1000.0)
     assert single_steps == []
 
 
@@ -176,7 +176,7 @@ def test_full_disk_keeps_the_last_checkpoint(
     model: natvi.MixedModel, whole: natvi.Result, single_steps: list[int], tmp_path: Path, monkeypatch
 ) -> None:
     path = tmp_path / "checkpoint"
-    model.fit(max_steps=3, checkpoint=path)
+    model.fit(method="gva", max_steps=3, checkpoint=path)
     before = path.read_bytes()
 
     def full(*_: Any) -> None:
@@ -185,9 +185,9 @@ def test_full_disk_keeps_the_last_checkpoint(
     with monkeypatch.context() as patch:
         patch.setattr(storage.os, "fsync", full)
         with pytest.raises(OSError, match=r"no room for .* MB\. Free some space.*older file of this name is as it was"):
-            model.fit(checkpoint=path, checkpoint_seconds=0.0)
+            model.fit(method="gva", checkpoint=path, checkpoint_seconds=0.0)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1
-    assert bits(model.fit(checkpoint=path)) == bits(whole)
+    assert bits(model.fit(method="gva", checkpoint=path)) == bits(whole)
 
 
 # --- Ctrl-C ------------------------------------------------------------------------------------------------
@@ -215,27 +215,27 @@ def test_ctrl_c_returns_what_was_reached(
     handler = signal.getsignal(signal.SIGINT)
     with monkeypatch.context() as patch:
         interrupt_after(4, patch)
-        result = model.fit(checkpoint=tmp_path / "checkpoint")
+        result = model.fit(method="gva", checkpoint=tmp_path / "checkpoint")
     assert signal.getsignal(signal.SIGINT) is handler
     assert result.outcome == "interrupted" and len(result.trace) == 4
     assert result.trust != "good" and "fit(state=result.state)" in repr(result)
     assert np.isfinite(result.summary().to_numpy()).all() and len(result.predict(load_epilepsy())) == 236
     assert natvi.load(result.save(tmp_path / "fit")).outcome == "interrupted"
-    assert bits(model.fit(state=result.state)) == bits(whole)
-    assert bits(model.fit(checkpoint=tmp_path / "checkpoint")) == bits(whole)
+    assert bits(model.fit(method="gva", state=result.state)) == bits(whole)
+    assert bits(model.fit(method="gva", checkpoint=tmp_path / "checkpoint")) == bits(whole)
 
 
 def test_second_ctrl_c_stops_at_once(model: natvi.MixedModel, single_steps: list[int], monkeypatch) -> None:
     handler = signal.getsignal(signal.SIGINT)
     interrupt_after(2, monkeypatch, times=2)
     with pytest.raises(KeyboardInterrupt):
-        model.fit()
+        model.fit(method="gva")
     assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_ctrl_c_after_convergence_changes_nothing(model: natvi.MixedModel, whole: natvi.Result, monkeypatch) -> None:
     interrupt_after(1, monkeypatch)  # the only chunk
-    assert bits(model.fit()) == bits(whole) and whole.outcome == "converged"
+    assert bits(model.fit(method="gva")) == bits(whole) and whole.outcome == "converged"
 
 
 # --- threads and compilation -------------------------------------------------------------------------------
@@ -243,7 +243,7 @@ def test_ctrl_c_after_convergence_changes_nothing(model: natvi.MixedModel, whole
 
 def test_fits_in_other_threads(model: natvi.MixedModel, whole: natvi.Result) -> None:
     found: list[bytes] = []
-    threads = [threading.Thread(target=lambda: found.append(bits(model.fit()))) for _ in range(3)]
+    threads = [threading.Thread(target=lambda: found.append(bits(model.fit(method="gva")))) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:
@@ -260,7 +260,7 @@ def small() -> pd.DataFrame:
 
 
 def fit_small(data: pd.DataFrame, **options: Any) -> natvi.Result:
-    return natvi.glmm("y ~ base + (1 | subject)", data, family="poisson").fit(**options)
+    return natvi.glmm("y ~ base + (1 | subject)", data, family="poisson").fit(method="gva", **options)
 
 
 def test_same_shape_compiles_nothing_new(small: pd.DataFrame) -> None:
@@ -297,8 +297,8 @@ eta = -1.5 + x + 2.0 * rng.normal(size=groups)[subject]
 data = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "x": x, "subject": subject})
 model = natvi.glmm("y ~ x + (1 | subject)", data, family="poisson")
 path = sys.argv[1]
-resumed = model.fit(checkpoint=path, checkpoint_seconds=0.0, tolerance=1e-15)
-whole = model.fit(tolerance=1e-15)
+resumed = model.fit(method="gva", checkpoint=path, checkpoint_seconds=0.0, tolerance=1e-15)
+whole = model.fit(method="gva", tolerance=1e-15)
 pairs = zip(jax.tree.leaves(resumed.state), jax.tree.leaves(whole.state), strict=True)
 same = all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
 print(len(whole.trace), "same" if same else "different")

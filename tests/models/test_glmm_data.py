@@ -49,7 +49,7 @@ def test_slopes_that_can_be_told_apart() -> None:
 def test_equal_responses_within_groups_of_a_binary_response() -> None:
     model = natvi.glmm("group_y ~ x + (1 | g)", table(), family="bernoulli")
     assert "the same in all rows of every group of g: nothing limits the variance" in model.notes[0]
-    result = model.fit(max_steps=100)
+    result = model.fit(method="gva", max_steps=100)
     assert result.trust != "good" and any("sd(Intercept|g)" in reason for reason in result.trust_reasons)
 
 
@@ -63,7 +63,7 @@ def test_equal_responses_within_groups_of_other_families() -> None:
 
 def test_separation_is_a_reason_to_take_care() -> None:
     """In arm b nothing but successes: the coefficient is as large as the prior lets it be."""
-    result = natvi.glmm("y ~ x + arm + (1 | g)", table(), family="bernoulli").fit(max_steps=60)
+    result = natvi.glmm("y ~ x + arm + (1 | g)", table(), family="bernoulli").fit(method="gva", max_steps=60)
     assert result.trust == "use with care"
     (reason,) = (reason for reason in result.trust_reasons if "separation" in reason)
     assert reason.startswith("the data hardly limit arm[b], so the prior decides") and "tighter prior" in reason
@@ -97,7 +97,7 @@ def test_a_giant_group_beside_single_rows() -> None:
     data = pd.DataFrame({"y": rng.poisson(np.exp(0.5 + 0.5 * rng.standard_normal(501)[group])), "g": group})
     model = natvi.glmm("y ~ 1 + (1 | g)", data, family="poisson")
     assert model.notes == ("500 of 501 groups have a single row",)
-    result = model.fit()
+    result = model.fit(method="gva")
     assert result.outcome == "converged" and result.state is not None
     giant, *others = result.random_effects()["sd"]
     assert giant < 0.1 < min(others)

@@ -33,7 +33,7 @@ def test_the_papers_prior(family, random, prior):
 
 
 def test_words_of_the_papers_prior():
-    assert choose(random=Z).description == "N(0, 10²) on every fixed effect and on ω (paper)"
+    assert choose(random=Z).description.startswith("N(0, 10²) on every fixed effect and on ω (paper); sd of random ")
     assert choose().description == "N(0, 10²) on every coefficient (paper)"
     assert choose("paper", "gaussian").description == "N(0, 10²) on every coefficient and on log sigma (paper)"
 
@@ -118,7 +118,7 @@ def test_words_of_settings():
     assert choose({"x": 1}).description == "x N(0, 1²); other coefficients N(0, 10²)"
     every = dict.fromkeys(NAMES, 1.0)
     assert choose(every).description == "Intercept N(0, 1²), x N(0, 1²), age N(0, 1²)"
-    assert choose(every, random=Z).description.endswith("; N(0, 10²) on ω")
+    assert "; N(0, 10²) on ω; sd of " in choose(every, random=Z).description
     assert choose({}).description == choose().description
     many = tuple(f"x{k}" for k in range(9))
     wide = choose_prior(dict.fromkeys(many, 1), "poisson", Y, np.ones((50, 9)), NONE, False, names=many)
@@ -142,13 +142,13 @@ def test_words_of_settings():
         ({"x": (1, 2, 3)}, r"an sd or a pair \(mean, sd\)"),
         ({"x": "wide"}, r"an sd or a pair \(mean, sd\), not 'wide'"),
         ({"x": True}, "an sd or a pair"),
-        ({"Age": 1}, "'Age', which is no coefficient. Did you mean 'age'.*'Intercept', 'x', 'age'"),
+        ({"Age": 1}, "'Age', which is no parameter of the model. Did you mean 'age'.*'Intercept', 'x', 'age'"),
         ({"intercept": 1}, "Did you mean 'Intercept'"),
-        ({"zzz": 1}, "'zzz', which is no coefficient. Coefficients"),
-        ({3: 1}, "3, which is no coefficient"),
-        ({"sd(Intercept|g)": 1}, "not yet supported: a prior for 'sd.*keep the default"),
-        ({"corr(Intercept,x|g)": 1}, "not yet supported"),
-        ({"sigma": 1}, "not yet supported"),
+        ({"zzz": 1}, "'zzz', which is no parameter of the model. Coefficients"),
+        ({3: 1}, "3, which is no parameter"),
+        ({"sd(Intercept|g)": 1}, r"'sd\(Intercept\|g\)', which is no parameter"),
+        ({"corr(Intercept,x|g)": 1}, "has no correlations: leave it out"),
+        ({"sigma": 1}, "'sigma', which is no parameter"),
     ],
 )
 def test_settings_that_are_refused(prior, message):

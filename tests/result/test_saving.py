@@ -22,12 +22,12 @@ SLEEP = "Reaction ~ Days + (Days | Subject)"
 
 @pytest.fixture(scope="module")
 def counts() -> natvi.Result:
-    return natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson").fit()
+    return natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson").fit(method="gva")
 
 
 @pytest.fixture(scope="module")
 def sleep() -> natvi.Result:
-    return natvi.glmm(SLEEP, load_sleepstudy()).fit()
+    return natvi.glmm(SLEEP, load_sleepstudy()).fit(method="gva")
 
 
 @pytest.fixture
@@ -83,7 +83,7 @@ def test_labels_of_every_kind_survive(labels: Any, tmp_path: Path) -> None:
     data = load_sleepstudy()
     codes = pd.factorize(data["Subject"])[0]
     data["Subject"] = pd.Series([labels[code] for code in codes], index=data.index)
-    result = natvi.glmm(SLEEP, data).fit()
+    result = natvi.glmm(SLEEP, data).fit(method="gva")
     back = natvi.load(result.save(tmp_path / "fit"))
     pd.testing.assert_frame_equal(back.predict(data), result.predict(data), check_exact=True)
     assert back.predict(data)["sd"].max() < 20  # each subject's own effects are used
@@ -92,7 +92,7 @@ def test_labels_of_every_kind_survive(labels: Any, tmp_path: Path) -> None:
 def test_special_columns_survive(tmp_path: Path) -> None:
     data = load_epilepsy().assign(arm=lambda d: d["trt"].map({0: "placebo", 1: "drug"}), weeks=2.0)
     formula = "y ~ scale(base)*arm + center(age) + visit + offset(log(weeks)) + (1 | subject)"
-    result = natvi.glmm(formula, data, family="poisson").fit()
+    result = natvi.glmm(formula, data, family="poisson").fit(method="gva")
     back = natvi.load(result.save(tmp_path / "fit"))
     rows = data.head(3)  # the means of the training data are used, not those of these rows
     pd.testing.assert_frame_equal(back.predict(rows), result.predict(data).head(3), rtol=1e-12)

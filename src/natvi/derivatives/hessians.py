@@ -10,7 +10,7 @@ from typing import Protocol, runtime_checkable
 import jax
 import jax.numpy as jnp
 
-from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor
+from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor, LocalGlobalFactor
 from natvi.typing import Factor, Hessian, Target, Vector
 
 
@@ -27,10 +27,11 @@ def hessian_on_pattern(target: Target, theta: Vector, factor: Factor) -> Hessian
     """Return the entries of the Hessian at theta that the factor's gradient reads."""
     if isinstance(target, CurvedTarget) and not isinstance(factor, BlockFactor):
         return target.hessian(theta, factor)
-    if isinstance(factor, ArrowFactor):
+    if isinstance(factor, ArrowFactor | LocalGlobalFactor):
         raise ValueError(
-            "Second-order estimates on the arrow need a target made of terms (SumOfTerms), whose Hessian is known "
-            f"group by group; got {type(target).__name__}. Use first-order estimates (order=1) instead."
+            "Second-order estimates on the arrow need a target made of terms (SumOfTerms), those on local blocks a "
+            "reparametrized mixed model (rvb1, rvb2), whose Hessians are known group by group; "
+            f"got {type(target).__name__}. Use first-order estimates (order=1) instead."
         )
     hess = jax.hessian(target.value)(theta)
     if isinstance(factor, DiagonalFactor):

@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.derivatives.exact import ExactTarget, exact_derivatives
 from natvi.derivatives.first_order import average_draws
-from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, BlockFactor, DiagonalFactor
+from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, BlockFactor, DiagonalFactor, LocalGlobalMatrix
 from natvi.target.rows import RowTarget, scale_up
+from natvi.target.rvb import ReparametrizedEffects
 from natvi.target.term import SumOfTerms
 from natvi.typing import Factor, Gaussian, Hessian, Target, Vector
 
@@ -50,6 +51,12 @@ def gauss_newton_arrow(gradients: ArrowVector) -> ArrowMatrix:
     )
 
 
+def gauss_newton_blocks(gradients: ArrowVector) -> LocalGlobalMatrix:
+    """Return the local and shared blocks of J' J from each group's gradient."""
+    local, shared = gradients
+    return LocalGlobalMatrix(local[:, None] * local[None], shared @ shared.T)
+
+
 def add_to_diagonal(curvature: Hessian, amounts: Float[Array, " d"], factor: Factor) -> Hessian:
     """Add a diagonal matrix to a curvature on a diagonal, dense or block pattern."""
     if isinstance(factor, DiagonalFactor):
@@ -67,9 +74,13 @@ def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGrad
     """Return VOGN's estimates from one draw theta = push(z).
 
     Rows:  g = (n/k) sum_i g_i + grad log p(theta) at mu,  H = (n/k) sum_i g_i g_i' + prior precision, over k rows.
-    Mixed models:  g = grad log p(y, theta),  H = J' J on the arrow, J being the groups' gradients.
+    Mixed models:  g = grad log p(y, theta),  H = J' J on the arrow, J being the groups' gradients; RVB: its blocks.
     """
     theta = gaussian.push(z)
+    if isinstance(target, ReparametrizedEffects):
+        value, gradients = target.value_and_group_gradients(theta)
+        mean = ArrowVector(gradients.local, jnp.sum(gradients.shared, axis=1))
+        return CurvatureGradient(value - gaussian.log_prob_at(z), mean, gauss_newton_blocks(gradients))
     elbo = target.value(theta) - gaussian.log_prob(theta)
     if isinstance(target, SumOfTerms):
         gradients = target.group_gradients(theta)

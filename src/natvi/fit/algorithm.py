@@ -72,7 +72,7 @@ def compose(
     target: Target,
     rule: Rule,
     kind: type,
-    pattern: type | None = None,
+    pattern: type | tuple[type, ...] = (),
     order: int | str = 1,
     num_samples: int = 1,
     antithetic: bool = False,
@@ -83,7 +83,7 @@ def compose(
         target: The log-density.
         rule: How gradients become steps.
         kind: CovarianceGaussian or PrecisionGaussian.
-        pattern: The factor's class, where only one will do.
+        pattern: The factor's class, or classes, where not all will do.
         order: 1 for first derivatives, 2 for second derivatives, "exact" for targets that know their expectations.
         num_samples: Draws per step; the paper uses one.
         antithetic: Whether draws come in pairs z, -z.
@@ -95,9 +95,11 @@ def compose(
     if order == 2 and rule.curvature:
         raise ValueError("VOGN takes gradients of rows (order=1) or exact expectations (order='exact'), not order=2.")
 
+    patterns = pattern if isinstance(pattern, tuple) else (pattern,)
+
     def init(gaussian: Any) -> State:
-        if not isinstance(gaussian, kind) or (pattern is not None and not isinstance(gaussian.factor, pattern)):
-            needed = f"{kind.__name__} with a {pattern.__name__}" if pattern else kind.__name__
+        if not isinstance(gaussian, kind) or (patterns and not isinstance(gaussian.factor, patterns)):
+            needed = kind.__name__ + (f" with a {' or '.join(p.__name__ for p in patterns)}" if patterns else "")
             came = f"{type(gaussian).__name__} with a {type(gaussian.factor).__name__}"
             raise ValueError(f"This algorithm updates a {needed}; got a {came}. See natvi.gaussian for the structures.")
         return State(gaussian, rule.init(gaussian), jnp.asarray(-jnp.inf))

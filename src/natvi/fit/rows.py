@@ -14,7 +14,7 @@ from natvi.fit.loop import LoopState, climb
 from natvi.gaussian import CovarianceGaussian
 from natvi.optimize.fixed_point import SYSTEMS, FixedPoint, Packed, newton_start
 from natvi.precision import to_host
-from natvi.target.design_rows import DesignRows
+from natvi.target.design_rows import BLOCK_ROWS, LEAST_BLOCKS, DesignRows
 
 SAMPLE_ROWS = 4096  # rows that the first Newton steps look at
 SAMPLE_STEPS, WHOLE_STEPS = 5, 1
@@ -58,7 +58,7 @@ def climb_rows(
     """
     if structure not in SYSTEMS:
         raise ValueError(f"structure must be 'dense' or 'diagonal', not {structure!r}.")
-    system = SYSTEMS[structure](target)
+    system = SYSTEMS[structure](_with_columns(target))
     fitted = climb(
         system,
         _start(system, _sample(target)),
@@ -71,6 +71,18 @@ def climb_rows(
     )
     gaussian = to_host(_finish(system, fitted.state.ascent.x))
     return RowsFitted(gaussian, fitted.state, fitted.outcome, float(fitted.state.ascent.elbo), fitted.trace)
+
+
+def _with_columns(target: DesignRows) -> DesignRows:
+    """Return the target with its columns laid out one after the other, unless it is worked through in blocks."""
+    if target.rows.X.shape[0] >= LEAST_BLOCKS * BLOCK_ROWS:
+        return target
+    return target.with_rows(target.rows._replace(columns=_transposed(target.rows.X)))
+
+
+@jax.jit
+def _transposed(X: Float[Array, "n p"]) -> Float[Array, "p n"]:
+    return X.T
 
 
 def _sample(target: DesignRows) -> DesignRows | None:
@@ -92,7 +104,7 @@ def _start(system: Any, sample: DesignRows | None) -> Packed:
 
 def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     """Return least squares on the scale of the link, and the dispersion that suits it best."""
-    X, y, offset, weight = target.rows
+    X, y, offset, weight, _ = target.rows
     w = jnp.ones_like(y) if weight is None else weight
     rough = target.family.start(y) - (0.0 if offset is None else offset)
     prior = target.prior

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natvi.linalg import DiagonalFactor, vector
+from natvi.linalg import DiagonalFactor, LocalGlobalFactor, vector
 from natvi.typing import Hessian, Vector
 
-CovarianceFactor = Any  # DiagonalFactor, DenseFactor or BlockFactor
+CovarianceFactor = Any  # DiagonalFactor, DenseFactor, BlockFactor or LocalGlobalFactor
 
 
 class CovarianceGaussian(eqx.Module):
@@ -54,6 +54,8 @@ class CovarianceGaussian(eqx.Module):
 
     def marginal_sds(self) -> Vector:
         """Return the standard deviation of every coordinate."""
+        if isinstance(self.factor, LocalGlobalFactor):
+            return self.factor.row_norms()
         return jnp.sqrt(self.row_variances(jnp.eye(vector.length(self.mean))))
 
     def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
@@ -73,4 +75,4 @@ class CovarianceGaussian(eqx.Module):
     def entropy_gradient(self) -> CovarianceFactor:
         """Return the gradient of the entropy in C: C^-T on the pattern, which is 1/C_ii on the diagonal."""
         zero = jax.tree.map(jnp.zeros_like, self.factor)
-        return zero.with_diagonal(1.0 / self.factor.diagonal())
+        return zero.with_diagonal(jax.tree.map(lambda c: 1.0 / c, self.factor.diagonal()))

@@ -13,6 +13,7 @@ from natvi.linalg import (
     ClosedPattern,
     DenseFactor,
     DiagonalFactor,
+    LocalGlobalFactor,
     PatternFactor,
 )
 
@@ -37,6 +38,11 @@ def block_covariance(mean: Float[Array, " d"], sizes: tuple[int, ...], sd: float
     if sum(sizes) != mean.shape[0]:
         raise ValueError(f"Blocks of sizes {sizes} cover {sum(sizes)} coordinates; the mean has {mean.shape[0]}.")
     return CovarianceGaussian(mean, BlockFactor.identity(tuple(sizes), sd))
+
+
+def local_global_covariance(mean: ArrowVector, sd: float = 1.0, local_sd: float = 1.0) -> CovarianceGaussian:
+    """Return independent groups, independent of the shared coordinates: the blocks of RVB (paper, Section 8.5)."""
+    return CovarianceGaussian(mean, LocalGlobalFactor.identity(mean, local=local_sd, shared=sd))
 
 
 def arrow_precision(mean: ArrowVector, sd: float = 1.0) -> PrecisionGaussian:

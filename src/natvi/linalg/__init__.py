@@ -9,5 +9,7 @@ from natvi.linalg.dense import DenseFactor as DenseFactor
 from natvi.linalg.diagonal import DiagonalFactor as DiagonalFactor
 from natvi.linalg.grouped_rows import GroupedRows as GroupedRows
 from natvi.linalg.grouped_rows import layout_rows as layout_rows
+from natvi.linalg.local_global import LocalGlobalFactor as LocalGlobalFactor
+from natvi.linalg.local_global import LocalGlobalMatrix as LocalGlobalMatrix
 from natvi.linalg.pattern import ClosedPattern as ClosedPattern
 from natvi.linalg.pattern import PatternFactor as PatternFactor

@@ -33,11 +33,11 @@ class DenseFactor(NamedTuple):
 
     def solve(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return `F^-1 b`."""
-        return solve_triangular(self.matrix, b, lower=True)
+        return solve_triangular(self.matrix.T, b, lower=False, trans=1)  # LAPACK reads columns: F' is there uncopied
 
     def solve_transposed(self, b: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return `F^-T b`."""
-        return solve_triangular(self.matrix, b, lower=True, trans=1)
+        return solve_triangular(self.matrix.T, b, lower=False)
 
     def log_determinant(self) -> Float[Array, ""]:
         """Return `log |det F|`; a negative diagonal entry is harmless."""

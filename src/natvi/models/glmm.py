@@ -1,7 +1,6 @@
 """The formula door to mixed models."""
 
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,8 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.formula import Design, build_design, parse_formula
 from natvi.models.likelihoods import Family, find_family
-from natvi.models.mixed_check import check_fit
+from natvi.models.mixed_auto import GaussianStage, choose, lazy_check
+from natvi.models.mixed_criticism import MixedRows
 from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_notes import describe_data
 from natvi.models.mixed_target import build_target
@@ -25,7 +25,8 @@ from natvi.optimize.ascent import Packed, unpack
 from natvi.precision import float64, to_host
 from natvi.result import Result
 
-METHODS = ("auto", "gva")
+METHODS = ("auto", "gva", "marginal")
+STRUCTURES = {"gva": "arrow", "marginal": "draws"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +41,13 @@ class MixedModel:
     prior: Prior
     notes: tuple[str, ...]
     weight: np.ndarray | None = None  # how often each row counts, trials included
-    constant: float = 0.0  # of the log-likelihood
+    constants: np.ndarray | None = None  # of the weighted log-likelihood of each row
+    trials: np.ndarray | None = None
+
+    @property
+    def constant(self) -> float:
+        """The sum of the constants."""
+        return 0.0 if self.constants is None else float(np.sum(self.constants))
 
     def fit(
         self,
@@ -53,10 +60,13 @@ class MixedModel:
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 2.0,
     ) -> Result:
-        """Fit the Gaussian variational approximation by exact natural-parameter ascent.
+        """Fit the model.
 
         Args:
-            method: "gva", the Gaussian approximation with the arrow-shaped precision; "auto" is the same for now.
+            method: "gva", the Gaussian approximation with the arrow-shaped precision, by exact ascent; "marginal",
+                which goes on from there: random effects integrated out, shared parameters drawn by importance
+                sampling and the random effects exactly given them; "auto" takes "gva", checks it against the exact
+                marginal, and goes on to "marginal" where it is off.
             max_steps: Iterations at most.
             tolerance: Relative rise of the bound at which the fit stops.
             state: `result.state` of an earlier fit of the same model, to go on from.
@@ -92,22 +102,27 @@ class MixedModel:
             )
             posterior, sds = to_host(_finish(fitted.state.ascent.x))
         model = self._fitted(_in_order(posterior, place), sds.local[..., place])
+        stage = GaussianStage(target, place, posterior, model, fitted)
+        chosen = choose(stage, method, progress)
+        concerns = chosen.concerns
         return Result(
-            model=model,
-            method="gva",
-            structure="arrow",
-            outcome=fitted.outcome,
-            elbo=float(fitted.state.ascent.elbo),
-            elbo_se=0.0,
+            model=chosen.model,
+            method=chosen.method,
+            structure=STRUCTURES[chosen.method],
+            outcome=chosen.outcome,
+            elbo=chosen.elbo,
+            elbo_se=chosen.elbo_se,
             seconds=watch.read(),
-            trace=fitted.trace,
+            trace=chosen.trace,
             state=fitted.state,
-            check=partial(check_fit, target, posterior, model),
+            check=lazy_check(stage) if concerns is None else lambda: concerns,
+            steps=chosen.steps,
         )
 
     def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray) -> MixedFit:
         design = self.design
-        assert design.group_labels is not None
+        assert design.group_labels is not None and design.group_codes is not None
+        rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
         return MixedFit(
             formula=self.formula,
             family=self.family,
@@ -122,6 +137,7 @@ class MixedModel:
             num_rows=len(self.y),
             notes=self.notes,
             correlated=design.correlated,
+            rows=MixedRows(*rows, self.weight, self.trials, self.constants),
         )
 
 
@@ -194,9 +210,11 @@ def glmm(
         names=design.fixed_names,
         weights=weight,
         correlated=design.correlated,
+        random_names=design.random_names,
+        group=parsed.group,
     )
     notes = (*response.notes, *describe_data(design, y, parsed.group, chosen, response.trials))
-    constant = 0.0
-    if response.log_choose is not None:
-        constant = float(np.sum(response.log_choose * (1.0 if design.weights is None else design.weights)))
-    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constant)
+    constants = response.log_choose
+    if constants is not None and design.weights is not None:
+        constants = constants * design.weights
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constants, response.trials)

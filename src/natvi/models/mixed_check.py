@@ -1,66 +1,122 @@
 """How far a Gaussian fit of a mixed model is from the posterior: integrate the random effects out and look again.
 
-The Gaussian approximation of random effects and shared parameters together can be off in the shared ones. With the
-random effects integrated out exactly, the best Gaussian for theta_g alone has E_q grad log p(y, theta_g) = 0. The
-check evaluates that expectation at the fitted q, over a few antithetic pairs of draws, which cancel the linear part
-of the noise: Sigma_g E_q grad is the natural-gradient step that the exact marginal would take from here.
+The Gaussian approximation of random effects and shared parameters together can be off in the shared ones. Draws of
+theta_g from the fit are weighted by the exact marginal p(y, theta_g), the random effects integrated out; how far that
+moves means and sds is how far the fit is off. Weights over all coordinates would mean nothing: there are thousands of
+them. Draws come in antithetic pairs, and sds are compared with those of the same draws: where the weights are equal,
+the noise is zero.
 """
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import small_blocks
-from natvi.precision import float64, to_host
+from natvi.metrics.psis import RELIABLE_K, smooth_weights
+from natvi.models.mixed_marginal_density import MarginalDensity
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
 from natvi.target import LikelihoodRows, NormalPrior, SumOfTerms
-from natvi.target.marginal import can_integrate, marginal_log_density
+from natvi.target.marginal import can_integrate
 
 if TYPE_CHECKING:
     from natvi.models.mixed_fit import MixedFit
 
-SMALL_SHIFT, LARGE_SHIFT = 0.25, 3.0  # in posterior sds
+SMALL_SHIFT, LARGE_SHIFT = 0.15, 3.0  # in posterior sds
+SMALL_CHANGE = 0.25  # of the logarithm of an sd
 PROBE = 3.0  # sds away from the mean at which the exact marginal is looked at; the Gaussian falls by 4.5 nats there
 LEAST_FALL = 1.5
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
 LOOSE = 0.2  # share of the prior sd from which a coefficient is hardly limited by the data
 WIDE = 0.5  # sd on the link scale below which that does not matter
-ROW_BUDGET = 2e6  # rows times pairs of draws
+ROW_BUDGET, LEAST_PAIRS, MOST_PAIRS = 3e6, 8, 128  # rows times pairs of draws
+
+
+class Look(NamedTuple):
+    """What the exact marginal says about the Gaussian of the shared coordinates.
+
+    Attributes:
+        shift: How far weighting moves each mean, in posterior sds.
+        ratio: How many times as large it makes each sd.
+        k: The Pareto k of the weights.
+        effective: How many of the draws the weighted ones are worth.
+        num_draws: The number of draws.
+        falls: For each log sd and log dispersion, how far the log marginal falls three sds towards larger and towards
+            smaller values, where the Gaussian falls by 4.5.
+    """
+
+    shift: np.ndarray
+    ratio: np.ndarray
+    k: float
+    effective: float
+    num_draws: int
+    falls: np.ndarray
 
 
 def check_fit(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> tuple[Trust, ...]:
     """Return what the checks found; `posterior` has its groups in the order of the target."""
-    own = (*_judge_spread(fit), *_judge_coefficients(target, fit))
+    return (*judge_shape(target, posterior, fit), *judge_data(target, fit))
+
+
+def judge_shape(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> tuple[Trust, ...]:
+    """Return whether the Gaussian of the shared coordinates is close to their exact marginal."""
     if not can_integrate(target):
-        return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)), *own)
-    pairs = int(np.clip(ROW_BUDGET / fit.num_rows, 1, 16))
-    positions = fit.log_sd_positions() | fit.dispersion_position()
-    with float64():
-        shift, falls = to_host(marginal_probe(target, posterior, pairs, jnp.asarray(list(positions.values()))))
-    if not np.all(np.isfinite(shift)):
-        return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)), *own)
-    # omega_kk is minus a log sd: the sides of the others are turned round
-    falls = np.where([[name in fit.log_sd_positions()] for name in positions], falls, falls[:, ::-1])
-    return (_judge_shift(shift.copy(), fit), *_judge_falls(falls, list(positions)), *own)
+        return (Trust(CARE, ("the Gaussian shape was not checked: too many random effects per group",)),)
+    seen = look_at_marginal(target, posterior, fit)
+    if seen is None:
+        return (Trust(CARE, ("the check against the exact marginal did not give a finite answer",)),)
+    return (_judge_moments(seen, fit), *_judge_falls(seen.falls, [*fit.log_sd_positions(), *fit.dispersion_position()]))
 
 
-def _judge_shift(shift: np.ndarray, fit: "MixedFit") -> Trust:
+def judge_data(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
+    """Return what the data leave open, whatever the method."""
+    return (*_judge_spread(fit), *_judge_coefficients(target, fit))
+
+
+def look_at_marginal(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> Look | None:
+    """Weight draws of the fit by the exact marginal, and look at both sides of the log sds; None if not finite."""
+    R, centre = np.asarray(posterior.inverse_shared), np.asarray(posterior.mean.shared)
+    if not (np.all(np.isfinite(R)) and np.all(np.isfinite(centre))):
+        return None
+    pairs = int(np.clip(ROW_BUDGET / fit.num_rows, LEAST_PAIRS, MOST_PAIRS))
+    z = np.random.default_rng(0).standard_normal((pairs, len(centre)))
+    z = np.concatenate([z, -z])
+    sds = np.sqrt(np.sum(R**2, axis=0))
+    positions = [*fit.log_sd_positions().values(), *fit.dispersion_position().values()]
+    # the others follow as they do under q: Sigma e_k / sd_k; omega_kk is minus a log sd
+    signs = np.array([-1.0] * len(fit.random_names) + [1.0] * len(fit.dispersion_position()))
+    away = signs[:, None] * PROBE * (R.T @ R)[positions] / sds[positions][:, None]
+    moves = np.concatenate([np.zeros((1, len(centre))), away, -away, z @ R])
+    values = MarginalDensity(target, posterior).values(centre + moves)
+    ratios = values[1 + 2 * len(away) :] + 0.5 * np.sum(z**2, axis=1)
+    if not (np.isfinite(values[0]) and np.any(np.isfinite(ratios))):
+        return None
+    weighted = smooth_weights(ratios)
+    x = z @ R / sds
+    shift = weighted.weights @ x
+    ratio = np.sqrt(weighted.weights @ (x - shift) ** 2 / np.mean(x**2, axis=0))
+    falls = (values[0] - values[1 : 1 + 2 * len(away)]).reshape(2, -1).T
+    return Look(shift, ratio, weighted.k, weighted.effective, len(z), falls)
+
+
+def _judge_moments(seen: Look, fit: "MixedFit") -> Trust:
+    shift = seen.shift.copy()
     shift[list(fit.log_sd_positions().values())] *= -1.0  # omega_kk is minus a log sd
-    worst = int(np.argmax(np.abs(shift)))
-    size = float(np.abs(shift[worst]))
-    if size <= SMALL_SHIFT:
+    names = fit.shared_names()
+    worst, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(np.log(seen.ratio))))
+    size, change = float(np.abs(shift[worst])), float(seen.ratio[changed])
+    tail = f"({seen.num_draws} draws worth {seen.effective:.0f}, Pareto k {seen.k:.2f})"
+    heavy = seen.k >= RELIABLE_K and seen.effective < 0.5 * seen.num_draws
+    if size <= SMALL_SHIFT and abs(np.log(change)) <= SMALL_CHANGE and not heavy:
         words = "integrating the random effects out exactly would move no parameter by more than"
-        return Trust(GOOD, (f"{words} {size:.2f} posterior sds",))
+        return Trust(GOOD, (f"{words} {size:.2f} posterior sds {tail}",))
+    head = "integrating the random effects out exactly would"
     others = int(np.sum(np.abs(shift) > SMALL_SHIFT)) - 1
-    more = f" and {others} more by over {SMALL_SHIFT}" if others else ""
-    words = (
-        f"integrating the random effects out exactly would move {fit.shared_names()[worst]} by about "
-        f"{shift[worst]:+.1f} posterior sds{more}: the Gaussian shape of the random effects does not fit"
-    )
+    more = f" and {others} more by over {SMALL_SHIFT}" if others > 0 else ""
+    moved = f"move {names[worst]} by about {shift[worst]:+.1f} posterior sds{more}"
+    widened = f"make the sd of {names[changed]} {change:.2f} times as large"
+    parts = [moved] if size > SMALL_SHIFT else []
+    parts += [widened] if abs(np.log(change)) > SMALL_CHANGE or not parts else []
+    words = f"{head} {' and '.join(parts)} {tail}: the Gaussian shape of the random effects does not fit"
     return Trust(CARE if size <= LARGE_SHIFT else REFUSE, (words,))
 
 
@@ -92,7 +148,7 @@ def _judge_spread(fit: "MixedFit") -> tuple[Trust, ...]:
 
 def _judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
     """A coefficient as wide as its prior, and wide for the link: separation, or columns that say the same."""
-    (likelihood, _), (prior,) = target.grouped, target.shared
+    likelihood, prior = target.grouped[0], target.shared[0]
     assert isinstance(likelihood, LikelihoodRows) and isinstance(prior, NormalPrior)
     if fit.family.link == "identity":
         return ()
@@ -110,33 +166,3 @@ def _judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...
         "only (separation), or columns may repeat each other; merge levels, drop columns or set a tighter prior"
     )
     return (Trust(CARE, (words,)),)
-
-
-@jax.jit(static_argnums=2)
-def marginal_probe(
-    target: SumOfTerms, posterior: ArrowPrecision, num_pairs: int, log_sds: Int[Array, " k"]
-) -> tuple[Float[Array, " g"], Float[Array, "k 2"]]:
-    """Look at the exact marginal of the shared coordinates around the fit.
-
-    Returns:
-        Sigma_g E_q grad log p(y, theta_g) in posterior sds, from antithetic pairs of draws; and for each log sd or
-        log dispersion how far the log marginal falls three posterior sds below and above its mean, where the Gaussian
-        falls by 4.5.
-    """
-    R, center = posterior.inverse_shared, posterior.mean.shared
-    sds = jnp.sqrt(posterior.shared_variances())
-    draws = jax.random.normal(jax.random.key(0), (num_pairs, center.shape[0])) @ R
-    # the others follow as they do under q: Sigma e_k / sd_k
-    away = PROBE * (R.T @ R)[log_sds] / sds[log_sds][:, None]
-    # theta_i given theta_g has mean mu_i - T_i^-T T_gi' (theta_g - mu_g)
-    cross = small_blocks.solve_upper(posterior.factor.local, posterior.factor.cross.swapaxes(0, 1))
-
-    def look(move: Float[Array, " g"]) -> tuple[Float[Array, ""], Float[Array, " g"]]:
-        near = posterior.mean.local - jnp.einsum("rgn,g->rn", cross, move)
-        return jax.value_and_grad(lambda shared: marginal_log_density(target, shared, near))(center + move)
-
-    moves = jnp.concatenate([draws, -draws, -away, away, jnp.zeros((1, center.shape[0]))])
-    values, scores = jax.lax.map(look, moves)
-    mean_score = jnp.mean(scores[: 2 * num_pairs], axis=0)
-    falls = values[-1] - values[2 * num_pairs : -1].reshape(2, -1).T
-    return R.T @ (R @ mean_score) / sds, falls

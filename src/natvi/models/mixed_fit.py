@@ -9,9 +9,11 @@ import pandas as pd
 
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
+from natvi.models import mixed_criticism
 from natvi.models.columns import ColumnRecipe
 from natvi.models.likelihoods import Family, find_family
-from natvi.models.mixed_predict import plain_labels, predict_rows
+from natvi.models.mixed_criticism import MixedRows
+from natvi.models.mixed_predict import exact_columns, plain_labels, predict_rows
 from natvi.models.tables import gaussian_table
 from natvi.models.variance import component_draws, component_names, component_table, dispersion_name
 from natvi.precision import float64, to_host
@@ -23,7 +25,11 @@ LARGEST_BATCH, BATCH_BYTES = 128, 2**27  # draws per compiled call
 
 @dataclass(frozen=True, eq=False)
 class MixedFit:
-    """The posterior of a mixed model with everything needed to read it."""
+    """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
+
+    `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
+    `method="auto"` has taken and why.
+    """
 
     formula: str
     family: Family
@@ -38,6 +44,8 @@ class MixedFit:
     num_rows: int
     notes: tuple[str, ...]
     correlated: bool = True
+    rows: MixedRows | None = None
+    choice: str = ""
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -50,6 +58,7 @@ class MixedFit:
             ("data", groups),
             ("prior", self.prior),
         ]
+        lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
 
     @property
@@ -94,13 +103,26 @@ class MixedFit:
     def random_effects(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of every group's effects."""
         r, n = self.posterior.mean.local.shape
-        table = gaussian_table(
-            range(r * n), np.asarray(self.posterior.mean.local).ravel(), self.local_sds.ravel(), prob
-        )
+        table = self.local_table(prob)
         taken = self.group_name in ("effect", *table.columns)
         table.insert(0, "group" if taken else self.group_name, np.tile(self.group_labels, r))
         table.insert(1, "effect", np.repeat(self.random_names, n))
         return table
+
+    def local_table(self, prob: float) -> pd.DataFrame:
+        """Return mean, sd and interval of the random effects, effect after effect."""
+        mean, sd = np.asarray(self.posterior.mean.local).ravel(), self.local_sds.ravel()
+        return gaussian_table(range(len(mean)), mean, sd, prob)
+
+    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the shared coordinates `(s, g)`."""
+        return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
+
+    def known_columns(
+        self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
+    ) -> np.ndarray:
+        """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        return exact_columns(self, X, Z, offset, codes, kind, prob)
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw fixed effects, variance components and random effects."""
@@ -110,14 +132,14 @@ class MixedFit:
                 f"{num_samples} draws of {r * n:,} random effects need {8 * num_samples * r * n / 2**30:.1f} GiB. "
                 "Draw fewer, or leave them out with random_effects=False."
             )
-        local, shared = self._draws(num_samples, seed, random_effects)
+        local, shared = self.joint_draws(num_samples, seed, random_effects)
         named = {name: shared[:, j] for j, name in enumerate(self.fixed_names)}
         named |= dict(zip(component_names(self), component_draws(self, shared).T, strict=True))
         if random_effects:
             named |= {f"{e}|{self.group_name}": local[:, k] for k, e in enumerate(self.random_names)}
         return named
 
-    def _draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
+    def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)` in batches of one size: another number of draws needs no new compilation."""
         fitting = max(1, BATCH_BYTES // (8 * self.posterior.mean.local.size))
         size = min(LARGEST_BATCH, 1 << (num_samples - 1).bit_length(), 1 << (fitting.bit_length() - 1))
@@ -141,6 +163,34 @@ class MixedFit:
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Predict the linear predictor or the expected response of new rows."""
         return predict_rows(self, new_data, kind, groups, prob)
+
+    # --- the fit against data --------------------------------------------------------------------------------
+
+    def observed(self, data: Any = None) -> np.ndarray:
+        """Return the responses; of trials the successes."""
+        return mixed_criticism.observed(self, data)
+
+    def posterior_predictive(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Draw replicated responses `(num_draws, n)`."""
+        return mixed_criticism.posterior_predictive(self, num_draws, seed, data)
+
+    def log_likelihood(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Return the log-likelihood of every row under every draw, `(num_draws, n)`."""
+        return mixed_criticism.log_likelihood(self, num_draws, seed, data)
+
+    def loo(self, num_draws: int, seed: int, data: Any = None) -> mixed_criticism.Loo:
+        """Return leave-one-out cross-validation."""
+        return mixed_criticism.loo(self, num_draws, seed, data)
+
+    def residuals(self, seed: int, data: Any = None) -> mixed_criticism.Residuals:
+        """Return fitted values with Pearson and quantile residuals."""
+        return mixed_criticism.residuals(self, seed, data)
+
+    def is_discrete(self) -> bool:
+        """Whether responses are counts or 0 and 1."""
+        return self.family.name not in ("gaussian", "gamma")
+
+    # --- storage ---------------------------------------------------------------------------------------------
 
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and a JSON document from which the model can be rebuilt."""
@@ -168,12 +218,20 @@ class MixedFit:
             "num_rows": self.num_rows,
             "notes": list(self.notes),
             "correlated": self.correlated,
+            "choice": self.choice,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
-        """Rebuild the model from its stored form."""
+        """Rebuild the model from its stored form, weighted draws included where there are some."""
+        from natvi.models.mixed_marginal_fit import restore_marginal  # which builds on this file
+
+        gaussian = cls._restore_gaussian(arrays, document)
+        return restore_marginal(gaussian, arrays, document) if "marginal" in document else gaussian
+
+    @classmethod
+    def _restore_gaussian(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
         mean = ArrowVector(arrays["mean_local"], arrays["mean_shared"])  # type: ignore[arg-type]
         factor = ArrowFactor(*(arrays[f"factor_{part}"] for part in ("local", "cross", "shared")))  # type: ignore[arg-type]
         fit = cls(
@@ -190,6 +248,7 @@ class MixedFit:
             num_rows=document["num_rows"],
             notes=tuple(document["notes"]),
             correlated=document.get("correlated", True),
+            choice=document.get("choice", ""),
         )
         fit._check_shapes(arrays)
         return fit

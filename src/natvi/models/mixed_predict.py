@@ -39,20 +39,20 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
         raise ValueError("predict needs new_data: a data frame with the columns of the formula.")
     frame = as_frame(new_data)
     X, Z, offset = fit.columns.apply(frame)
-    codes = _codes(fit, frame) if groups == "known" else np.full(len(X), -1)
+    codes = group_codes(fit, frame) if groups == "known" else np.full(len(X), -1)
     if groups == "population":
         Z = np.zeros_like(Z)
     seen = (codes >= 0) | (groups == "population")
     columns = np.empty((4, len(X)))
     if seen.any():
         at = np.maximum(codes[seen], 0)
-        columns[:, seen] = _exact_columns(fit, X[seen], Z[seen], offset[seen], at, kind, prob)
+        columns[:, seen] = fit.known_columns(X[seen], Z[seen], offset[seen], at, kind, prob)
     if not seen.all():
         columns[:, ~seen] = _averaged_columns(fit, X[~seen], Z[~seen], offset[~seen], kind, prob)
     return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=frame.index)
 
 
-def _codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
+def group_codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
     """Return each row's group, -1 for groups never seen."""
     labels = read_column(frame, fit.group_name)
     if labels.isna().any():
@@ -102,7 +102,7 @@ def _row_moments(
     return rows.moments(mean, factor, posterior.inverse_shared, ())
 
 
-def _exact_columns(
+def exact_columns(
     fit: "MixedFit",
     X: np.ndarray,
     Z: np.ndarray,
@@ -145,15 +145,29 @@ def _averaged_columns(
 ) -> np.ndarray:
     """Return the columns for rows of groups never seen: draws of (beta, omega) and of fresh random effects."""
     rng = np.random.default_rng(0)
-    mean, covariance = fit.shared_moments()
-    shared = rng.multivariate_normal(mean, covariance, NUM_DRAWS, method="cholesky")
-    beta = shared[:, : X.shape[1]]
-    effects = _fresh_effects(fit, shared, rng)
+    shared = fit.shared_draws(NUM_DRAWS, rng)
+    effects = fresh_effects(fit, shared, rng)
+    none = np.zeros(len(X), dtype=int)
+    return drawn_columns(fit, X, Z, offset, none, shared, effects[..., None], kind, prob)
+
+
+def drawn_columns(
+    fit: "MixedFit",
+    X: np.ndarray,
+    Z: np.ndarray,
+    offset: np.ndarray,
+    codes: np.ndarray,
+    shared: np.ndarray,
+    local: np.ndarray,
+    kind: str,
+    prob: float,
+) -> np.ndarray:
+    """Return the columns from draws `(s, g)` and `(s, r, n)`, some rows at a time."""
     tail = 0.5 - prob / 2
     parts = []
     for at in range(0, len(X), CHUNK_ROWS):
         rows = slice(at, at + CHUNK_ROWS)
-        eta = offset[rows, None] + X[rows] @ beta.T + Z[rows] @ effects.T
+        eta = draw_predictors(X[rows], Z[rows], offset[rows], codes[rows], shared, local).T
         with float64():
             value = eta if kind == "link" else np.asarray(fit.family.mean(jnp.asarray(eta)))
         quantiles = np.quantile(value, [tail, 1 - tail], axis=1)
@@ -161,7 +175,17 @@ def _averaged_columns(
     return np.concatenate(parts, axis=1)
 
 
-def _fresh_effects(fit: "MixedFit", shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_predictors(
+    X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, shared: np.ndarray, local: np.ndarray
+) -> np.ndarray:
+    """Return eta = offset + x'beta + z'theta_i of every draw and row, `(s, N)`."""
+    eta = offset + shared[:, : X.shape[1]] @ X.T
+    for k in range(Z.shape[1]):
+        eta += local[:, k, codes] * Z[:, k]
+    return eta
+
+
+def fresh_effects(fit: "MixedFit", shared: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Draw one vector of random effects per draw of the shared coordinates: theta = W^-T z."""
     W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :], fit.correlated)
     z = rng.standard_normal((len(shared), W.shape[1], 1))

@@ -1,6 +1,6 @@
 """Where the ascent of a mixed model starts: rough values, and the expected information there."""
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +9,48 @@ from jaxtyping import Array, Float
 from scipy.special import polygamma
 
 from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.models.formula import Design
 from natvi.models.likelihoods import Family
+from natvi.models.scale_priors import ScalePriors
 from natvi.optimize.ascent import Natural
-from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.point_mass import PointMass
 from natvi.target.random_effects import omega_positions
 
 LEAST_EXCESS, LARGEST_EXCESS = 1e-3, 1e2  # variance of a response relative to its squared mean
+
+
+@runtime_checkable
+class GroupedDesign(Protocol):
+    """What a start is made of: the design, without its groups."""
+
+    @property
+    def X(self) -> np.ndarray:
+        """The fixed-effects columns `(N, p)`."""
+        ...
+
+    @property
+    def Z(self) -> np.ndarray:
+        """The random-effects columns `(N, r)`."""
+        ...
+
+    @property
+    def offset(self) -> np.ndarray:
+        """The offset `(N,)`."""
+        ...
+
+    @property
+    def correlated(self) -> bool:
+        """Whether the random effects of a group may be correlated."""
+        ...
+
+
+class StartRows(NamedTuple):
+    """Rows without a formula."""
+
+    X: np.ndarray
+    Z: np.ndarray
+    offset: np.ndarray
+    correlated: bool = True
 
 
 class _Spread(NamedTuple):
@@ -28,7 +62,7 @@ class _Spread(NamedTuple):
 
 
 def starting_values(
-    design: Design, y: np.ndarray, family: Family, weight: np.ndarray | None = None
+    design: GroupedDesign, y: np.ndarray, family: Family, weight: np.ndarray | None = None
 ) -> tuple[np.ndarray, float]:
     """Return rough (beta, dispersion, omega) and the information about the dispersion.
 
@@ -83,6 +117,19 @@ def _spread(
     return _Spread(np.sqrt(half), np.log(a), total * information)
 
 
+def within_prior(shared: np.ndarray, scales: ScalePriors, r: int) -> np.ndarray:
+    """Bring rough sds and a rough dispersion into the central interval of the priors that were set for them."""
+    moved = shared.copy()
+    places = [(found.position, found.sign, found.density) for found in scales.placed]
+    if scales.covariance is not None:
+        start, densities, _ = scales.covariance
+        places += [(start + omega_positions(r)[k, k], -1, density) for k, density in enumerate(densities)]
+    for position, sign, density in places:
+        low, high = np.log(density.interval())
+        moved[position] = sign * np.clip(sign * moved[position], low, high)
+    return moved
+
+
 @jax.jit(static_argnums=3)
 def starting_point(
     target: SumOfTerms, shared: Float[Array, " g"], information: Float[Array, ""], num_groups: int
@@ -98,15 +145,14 @@ def starting_point(
     Returns:
         Natural parameters for the ascent.
     """
-    (likelihood, effects), (prior,) = target.grouped, target.shared
+    likelihood, effects = target.grouped
     assert isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior)
-    assert isinstance(prior, NormalPrior)
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
     # every family is log-concave in the predictor
     local, cross, corner = jax.tree.map(jnp.negative, likelihood.expected(PointMass(mean)).hess)
     W = effects.precision_factor(shared)
-    diagonal = prior.sd**-2.0
+    diagonal = _prior_precision(target, shared)
     for (row, column), position in effects.positions.items():
         # E[d^2] of the prior: 2 per group for log W_kk, Var theta_l for W_lk
         amount = 2.0 if row == column else W[row, row] ** -2.0
@@ -119,3 +165,13 @@ def starting_point(
         jnp.diag(diagonal).at[:p, :p].add(corner[:p, :p]),
     )
     return Natural(precision.matvec(mean), precision)
+
+
+def _prior_precision(target: SumOfTerms, shared: Float[Array, " g"]) -> Float[Array, " g"]:
+    """Return the diagonal of minus the Hessian of the terms of theta_g alone, where it is positive."""
+    point = PointMass(ArrowVector(jnp.zeros((1, 0)), shared))
+    diagonal = jnp.zeros_like(shared)
+    for term in target.shared:
+        own = -jnp.diagonal(term.expected(point).hess.shared)
+        diagonal = diagonal.at[term.start : term.start + own.shape[0]].add(jnp.maximum(own, 0.0))
+    return diagonal

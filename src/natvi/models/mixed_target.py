@@ -11,10 +11,12 @@ import numpy as np
 from natvi.linalg import GroupedRows, layout_rows
 from natvi.models.formula import Design
 from natvi.models.likelihoods import Family
-from natvi.models.mixed_start import starting_point, starting_values
+from natvi.models.mixed_start import starting_point, starting_values, within_prior
 from natvi.models.priors import Prior
 from natvi.optimize.ascent import Natural
-from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
+from natvi.target.omega_prior import OmegaPrior
+from natvi.target.scale_prior import ScalePrior
 
 
 class MixedTarget(NamedTuple):
@@ -65,7 +67,18 @@ def build_target(
         constant=constant,
     )
     effects = RandomEffectsPrior(r, p + int(family.has_dispersion), design.correlated)
-    target = SumOfTerms((likelihood, effects), (NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd)),))
+    target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)
+    shared = within_prior(shared, prior.scales, r)
     start = starting_point(target, jnp.asarray(shared), jnp.asarray(information), num_groups)
     return MixedTarget(target, start, layout.place_of_group)
+
+
+def prior_terms(prior: Prior) -> tuple[Term, ...]:
+    """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
+    normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
+    alone = tuple(ScalePrior.of(found.density, found.position, found.sign) for found in prior.scales.placed)
+    covariance = prior.scales.covariance
+    if covariance is None:
+        return (normals, *alone)
+    return (normals, *alone, OmegaPrior.of(covariance.densities, covariance.eta, covariance.start))

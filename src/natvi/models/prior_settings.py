@@ -7,34 +7,39 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from natvi.models.raw_columns import listing
+from natvi.models.scale_settings import ScaleNames, ScaleSettings, read_scales, refuse_correlation
 
 _SHOWN = 6
 _FORMS = (
     "'default' or 'paper', a number (the sd of every coefficient), or a dict from coefficients to an sd or a pair "
-    "(mean, sd), e.g. {'x': 2.5, 'age': (0.1, 0.5)}"
+    "(mean, sd), and from sds, correlations and the dispersion to a density, e.g. {'x': 2.5, 'age': (0.1, 0.5), "
+    "'sd': ('half_normal', 1), 'corr': ('lkj', 2)}"
 )
 
 
 class PriorSettings(NamedTuple):
-    """What the user asked for: a base, and normals that replace it for some coefficients.
+    """What the user asked for: a base, and what replaces it for some parameters.
 
     Attributes:
         base: `"default"` or `"paper"`.
         every: Sd of every coefficient, or None.
         single: (mean, sd) of single coefficients by name.
+        scales: Densities of sds, correlations and the dispersion.
     """
 
     base: str
     every: float | None = None
     single: Mapping[str, tuple[float, float]] = {}
+    scales: ScaleSettings = ScaleSettings()
 
 
-def read_settings(prior: Any, names: tuple[str, ...] | None) -> PriorSettings:
+def read_settings(prior: Any, names: tuple[str, ...] | None, scales: ScaleNames | None = None) -> PriorSettings:
     """Read the `prior` argument of a model.
 
     Args:
-        prior: A word, a number, or a dict by coefficient.
+        prior: A word, a number, or a dict by name.
         names: Names of the coefficients; needed for a dict only.
+        scales: Names of the sds and of the dispersion; a coefficient of the same name comes first.
 
     Returns:
         The settings, all of them valid.
@@ -51,7 +56,11 @@ def read_settings(prior: Any, names: tuple[str, ...] | None) -> PriorSettings:
     if isinstance(prior, Mapping):
         if names is None:
             raise ValueError("a prior by coefficient needs the names of the coefficients.")
-        return PriorSettings("default", None, {_known(key, names): _normal(key, prior[key]) for key in prior})
+        scales = scales or ScaleNames()
+        known = {_known(key, names, scales): prior[key] for key in prior}
+        single = {key: _normal(key, value) for key, value in known.items() if key in names}
+        rest = {key: value for key, value in known.items() if key not in names}
+        return PriorSettings("default", None, single, read_scales(rest, scales))
     if _is_number(prior):
         return PriorSettings("default", _sd(prior, "every coefficient"))
     raise ValueError(f"prior must be {_FORMS}; not {prior!r}.")
@@ -61,19 +70,22 @@ def _is_number(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
 
 
-def _known(key: object, names: tuple[str, ...]) -> str:
-    if isinstance(key, str) and key in names:
-        return key
+def _known(key: object, names: tuple[str, ...], scales: ScaleNames) -> str:
+    """Return the name of the parameter that a key stands for."""
     text = str(key)
-    if text.startswith(("sd(", "corr(")) or text in ("sigma", "residual sigma", "dispersion", "omega"):
-        raise ValueError(
-            f"not yet supported: a prior for {text!r}. Priors can be set for the coefficients, {listing(names)}; sds, "
-            "correlations and the dispersion keep the default. Leave it out of the dict."
-        )
-    lower = {name.lower(): name for name in names}
+    if isinstance(key, str) and (key in names or key in scales.keys):
+        return key
+    if text == "dispersion" and scales.dispersion:
+        return scales.dispersion
+    if text == "corr" or text.startswith("corr("):
+        refuse_correlation(text, scales)
+    lower = {name.lower(): name for name in (*scales.keys, *names)}
     near = difflib.get_close_matches(text.lower(), lower, n=1)
     hint = f" Did you mean {lower[near[0]]!r}?" if near else ""
-    raise ValueError(f"the prior names {key!r}, which is no coefficient.{hint} Coefficients: {listing(names)}.")
+    others = f" Sds, correlations and dispersion: {listing(scales.keys)}." if scales.keys else ""
+    raise ValueError(
+        f"the prior names {key!r}, which is no parameter of the model.{hint} Coefficients: {listing(names)}.{others}"
+    )
 
 
 def _normal(key: object, value: Any) -> tuple[float, float]:

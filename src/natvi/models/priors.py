@@ -1,27 +1,35 @@
-"""Priors on the shared coordinates: independent normals, stated in words.
+"""Priors on the shared coordinates: independent normals unless the user sets others, stated in words.
 
 The paper's prior is N(0, 10^2) on every shared coordinate: the fixed effects, and omega, the logarithms of the
 diagonal and the entries below the diagonal of the Cholesky factor W of the random effects' precision. For gaussian
 and gamma responses the default is that prior for data of unit scale, carried back to the user's scale: an intercept
-of 251 under N(0, 10^2) would be a trap.
+of 251 under N(0, 10^2) would be a trap. Sds, correlations and the dispersion can have priors of their own.
 """
 
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.models.prior_settings import describe_single, normal_words, read_settings
+from natvi.models.likelihoods import find_family
+from natvi.models.prior_settings import PriorSettings, describe_single, normal_words, read_settings
+from natvi.models.scale_priors import ScalePriors, implied_words, place_scales
+from natvi.models.scale_settings import ScaleNames
+from natvi.models.variance import dispersion_name
 from natvi.target.random_effects import omega_positions
 
 WIDTH = 10.0
 
 
 class Prior(NamedTuple):
-    """Mean and sd of every shared coordinate, and a sentence for the summary."""
+    """Mean and sd of every shared coordinate, a sentence for the summary, and the priors that are not normals.
+
+    The sd is infinite where `scales` holds the coordinate's prior.
+    """
 
     mean: np.ndarray
     sd: np.ndarray
     description: str
+    scales: ScalePriors = ScalePriors()
 
 
 class _Base(NamedTuple):
@@ -45,12 +53,15 @@ def choose_prior(
     names: tuple[str, ...] | None = None,
     weights: np.ndarray | None = None,
     correlated: bool = True,
+    random_names: tuple[str, ...] | None = None,
+    group: str | None = None,
 ) -> Prior:
     """Return the prior for (beta, dispersion, omega).
 
     Args:
         prior: "default"; "paper"; a number, the sd of every coefficient around zero; or a dict from names of
-            coefficients to an sd (around zero) or a pair (mean, sd), the others keeping the default.
+            coefficients to an sd (around zero) or a pair (mean, sd), from "sd", single sds, "corr" and the dispersion
+            to a density (`scale_settings`); what it does not name keeps the default.
         family: The name of the family.
         y: The response.
         X: The fixed-effects design `(N, p)`.
@@ -59,28 +70,56 @@ def choose_prior(
         names: Names of the coefficients, for a dict.
         weights: How often each row counts, for means and sds of the data.
         correlated: Whether omega has the r(r+1)/2 entries of W, or only the r of its diagonal.
+        random_names: Names of the random effects.
+        group: The name of the grouping column.
 
     Returns:
         The prior, on the user's scale.
     """
-    settings = read_settings(prior, names)
     p, r = X.shape[1], Z.shape[1]
-    omega = omega_positions(r) if correlated else {(k, k): k for k in range(r)}
+    scale_names = ScaleNames(
+        _sd_names(r, random_names, group), dispersion_name(find_family(family), names or ()), correlated
+    )
+    settings = read_settings(prior, names, scale_names)
+    omega = omega_positions(r, correlated)
     if settings.base == "paper" or family not in ("gaussian", "gamma"):
         base = _paper(family, p, len(omega), has_dispersion)
     else:
         base = _scaled(family, y, X, Z, weights, omega, has_dispersion)
-    mean, sd = base.mean, base.sd
+    mean, sd, start = base.mean, base.sd, p + int(has_dispersion)
+    _refuse_density_without_groups(settings, r)
+    scales = place_scales(settings.scales, scale_names, mean, sd, start)
+    implied = implied_words(scale_names, mean, sd, start) if r and not scales.words else ""
+    rest = scales.words or base.rest
     if settings.every is not None:
         mean[:p], sd[:p] = 0.0, settings.every
-        words = f"{normal_words(0.0, settings.every)} on every {_noun(r)}"
-        return Prior(mean, sd, ", ".join(filter(None, (words, base.rest))))
-    if not settings.single or names is None:
-        return Prior(mean, sd, base.whole)
-    for name, (centre, width) in settings.single.items():
-        mean[names.index(name)], sd[names.index(name)] = centre, width
-    others = [f"other {_noun(r)}s {base.coefficients}"] if len(settings.single) < p else []
-    return Prior(mean, sd, "; ".join(filter(None, [describe_single(settings.single), *others, base.rest])))
+        words = ", ".join(filter(None, (f"{normal_words(0.0, settings.every)} on every {_noun(r)}", rest)))
+    elif settings.single and names is not None:
+        for name, (centre, width) in settings.single.items():
+            mean[names.index(name)], sd[names.index(name)] = centre, width
+        others = [f"other {_noun(r)}s {base.coefficients}"] if len(settings.single) < p else []
+        words = "; ".join(filter(None, [describe_single(settings.single), *others, rest]))
+    elif scales.words:
+        words = "; ".join([f"{_noun(r)}s {base.coefficients}", rest]) if p else rest
+    else:
+        words = base.whole
+    return Prior(mean, sd, "; ".join(filter(None, (words, implied))), scales)
+
+
+def _sd_names(r: int, random_names: tuple[str, ...] | None, group: str | None) -> tuple[str, ...]:
+    """Return the names under which the sds are reported."""
+    if random_names is None or group is None:
+        return tuple(f"sd of random effect {k + 1}" for k in range(r)) if r > 1 else ("sd of the random effect",) * r
+    return tuple(f"sd({effect}|{group})" for effect in random_names)
+
+
+def _refuse_density_without_groups(settings: PriorSettings, r: int) -> None:
+    density = settings.scales.dispersion
+    if r == 0 and density is not None and density.name != "lognormal":
+        raise ValueError(
+            f"not yet supported: a prior {density.words} for the dispersion of a model without groups; it can be "
+            "('lognormal', mu, sd), e.g. ('lognormal', 0, 1): the log dispersion is then N(mu, sd²)."
+        )
 
 
 def _noun(r: int) -> str:

@@ -73,8 +73,7 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
     from 4000 draws with a fixed seed.
     """
     mean, covariance = fit.shared_moments()
-    draws = np.random.default_rng(0).multivariate_normal(mean, covariance, NUM_DRAWS, method="cholesky")
-    values = component_draws(fit, draws)
+    values = component_draws(fit, fit.shared_draws(NUM_DRAWS, np.random.default_rng(0)))
     tail = 0.5 - prob / 2
     low, high = interval_names(prob)
     quantiles = np.quantile(values, [tail, 1 - tail], axis=0)

@@ -23,8 +23,9 @@ from natvi.linalg import ArrowMatrix, ArrowVector, small_blocks
 from natvi.optimize.fixed_point import FixedPoint, Packed
 from natvi.target import SumOfTerms
 
-MEMORY = 4
+GROUPED_MEMORY, MEMORY = 4, 8  # past differences: of mixed models, whose points may be very long, and of others
 MAX_HALVINGS = 40
+FIRST_TRY = -2  # two accelerated candidates before a plain one: the second knows what the first has met
 
 
 class Natural(NamedTuple):
@@ -42,13 +43,18 @@ class AscentState(NamedTuple):
     residual: Packed  # that step in units of posterior sds
     elbo: Float[Array, ""]
     gain: Float[Array, ""]  # rise of the bound in the last accepted step
-    past_G: Packed  # the last MEMORY differences of G, in a ring
+    past_G: Packed  # the last differences of G, in a ring
     past_residual: Packed
     depth: Int[Array, ""]  # how many differences are valid
     cursor: Int[Array, ""]  # where the next one goes
-    halvings: Int[Array, ""]  # -1: accelerated candidate, 0: plain step, k: step 2^-k
+    halvings: Int[Array, ""]  # below 0: accelerated candidate, 0: plain step, k: step 2^-k
     accepted: Int[Array, ""]
     evaluated: Int[Array, ""]
+
+    @property
+    def memory(self) -> int:
+        """How many differences there is room for."""
+        return self.past_G.shared.shape[0]
 
 
 def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> AscentState:
@@ -56,7 +62,8 @@ def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> Asc
     x = start if isinstance(start, Packed) else pack(start)
     _, residual, _ = jax.eval_shape(evaluate, target, x)
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
-    past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((MEMORY, *a.shape)), (x, residual))
+    memory = MEMORY if isinstance(target, FixedPoint) else GROUPED_MEMORY
+    past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((memory, *a.shape)), (x, residual))
     zero = jnp.zeros((), jnp.int32)
     return AscentState(
         x=x,
@@ -68,7 +75,7 @@ def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> Asc
         past_residual=past_residual,
         depth=zero,
         cursor=zero,
-        halvings=zero,
+        halvings=jnp.full((), FIRST_TRY, jnp.int32),
         accepted=zero,
         evaluated=zero,
     )
@@ -81,18 +88,19 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0
-    rises = jnp.isfinite(elbo) & ((elbo >= state.elbo - slack) | first)
+    usable = jnp.isfinite(elbo)
+    rises = usable & ((elbo >= state.elbo - slack) | first)
 
     def keep(new: Array, old: Array) -> Array:
         return jnp.where(rises, new, old)
 
     def push(past: Array, new: Array, old: Array) -> Array:
-        return past.at[state.cursor].set(keep(new - old, past[state.cursor]))
+        # a candidate that falls teaches the mixing as much as one that rises
+        return past.at[state.cursor].set(jnp.where(usable, new - old, past[state.cursor]))
 
-    # the start is not a step; after a shortened step the map is far from its linearisation: forget the past
-    fresh = (state.halvings > 0) | first
-    depth = jnp.where(fresh, 0, jnp.minimum(state.depth + 1, MEMORY))
-    cursor = jnp.where(fresh, 0, (state.cursor + 1) % MEMORY)
+    learned = usable & ~first  # the start is not a step
+    depth = jnp.where(learned, jnp.minimum(state.depth + 1, state.memory), state.depth)
+    cursor = jnp.where(learned, (state.cursor + 1) % state.memory, state.cursor)
     return AscentState(
         x=jax.tree.map(keep, candidate, state.x),
         G=jax.tree.map(keep, G, state.G),
@@ -101,9 +109,9 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
         gain=keep(elbo - state.elbo, state.gain),
         past_G=jax.tree.map(push, state.past_G, G, state.G),
         past_residual=jax.tree.map(push, state.past_residual, residual, state.residual),
-        depth=keep(depth, state.depth).astype(jnp.int32),
-        cursor=keep(cursor, state.cursor).astype(jnp.int32),
-        halvings=jnp.where(rises, jnp.where(fresh, 0, -1), state.halvings + 1).astype(jnp.int32),
+        depth=depth.astype(jnp.int32),
+        cursor=cursor.astype(jnp.int32),
+        halvings=jnp.where(rises, FIRST_TRY, state.halvings + 1).astype(jnp.int32),
         accepted=state.accepted + rises.astype(jnp.int32),
         evaluated=state.evaluated + 1,
     )
@@ -153,20 +161,20 @@ def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed
 
 def _propose(state: AscentState) -> Packed:
     step = 0.5 ** jnp.maximum(state.halvings, 0)
-    weights = jnp.where(state.halvings < 0, _mixing_weights(state), 0.0)
+    weights = jnp.where(state.halvings < 0, _mixing_weights(state), 0.0)  # 0 as long as there is no past
 
     def combine(x: Array, G: Array, past: Array) -> Array:
-        return x + step * (G - x) - sum(weights[j] * past[j] for j in range(MEMORY))
+        return x + step * (G - x) - sum(weights[j] * past[j] for j in range(state.memory))
 
     return jax.tree.map(combine, state.x, state.G, state.past_G)
 
 
 def _mixing_weights(state: AscentState) -> Float[Array, " m"]:
     """Solve min |residual - sum_j w_j past_j|^2 over the valid differences."""
-    flat = jax.tree.map(lambda a: a.reshape(MEMORY, -1), state.past_residual)
+    flat = jax.tree.map(lambda a: a.reshape(state.memory, -1), state.past_residual)
     gram = flat.local @ flat.local.T + flat.shared @ flat.shared.T
     right = flat.local @ state.residual.local.reshape(-1) + flat.shared @ state.residual.shared
-    valid = jnp.arange(MEMORY) < state.depth
+    valid = jnp.arange(state.memory) < state.depth
     gram = jnp.where(valid[:, None] & valid[None], gram, 0.0)
     ridge = 1e-10 * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny
     gram += jnp.diag(jnp.where(valid, ridge, 1.0))

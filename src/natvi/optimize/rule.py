@@ -140,7 +140,8 @@ def scale_by_step(step_size: StepSize, factor: float = 1.0) -> optax.GradientTra
 def check_step_size(step_size: StepSize) -> None:
     """Refuse a step size that is not positive, or a schedule that does not begin with a positive number."""
     if callable(step_size):
-        first = np.asarray(step_size(0))
+        with jax.ensure_compile_time_eval():  # a rule may be put together while its step is being traced
+            first = np.asarray(step_size(0))
         if first.ndim or not 0 < float(first) < math.inf:
             raise ValueError(f"A schedule must give positive step sizes; at step 0 it gave {first!r}.")
     elif isinstance(step_size, bool) or not 0 < step_size < math.inf:

@@ -16,7 +16,14 @@ from jaxtyping import Array, Int
 
 from natvi.derivatives.per_example import CurvatureGradient
 from natvi.gaussian import CovarianceGaussian
-from natvi.linalg import ArrowMatrix, BlockFactor, DenseFactor, DiagonalFactor
+from natvi.linalg import (
+    ArrowMatrix,
+    BlockFactor,
+    DenseFactor,
+    DiagonalFactor,
+    LocalGlobalFactor,
+    LocalGlobalMatrix,
+)
 from natvi.optimize.rule import Rule, StepSize, check_step_size, replace, rule_maker, size_at
 from natvi.typing import Hessian, Vector
 
@@ -62,6 +69,8 @@ def precision_of(gaussian: Any) -> Hessian:
     if isinstance(F, DenseFactor):
         square = F.matrix @ F.matrix.T
         return jnp.linalg.inv(square) if isinstance(gaussian, CovarianceGaussian) else square
+    if isinstance(F, LocalGlobalFactor):
+        return F.inverse_square()
     return F.multiply_transposed()
 
 
@@ -73,6 +82,8 @@ def factor_of(gaussian: Any, S: Hessian) -> Any:
     if isinstance(F, BlockFactor):
         inverses = (jnp.linalg.inv(jnp.moveaxis(stack, -1, 0)) for stack in S)
         return BlockFactor(tuple(jnp.moveaxis(jnp.linalg.cholesky(a), 0, -1) for a in inverses), F.layout)
+    if isinstance(S, LocalGlobalMatrix):
+        return S.covariance_factor()
     if isinstance(S, ArrowMatrix):
         return S.cholesky()
     return DenseFactor(jnp.linalg.cholesky(jnp.linalg.inv(S) if isinstance(gaussian, CovarianceGaussian) else S))

@@ -40,6 +40,7 @@ class Observations(NamedTuple):
     y: Float[Array, " k"]
     offset: Float[Array, " k"] | None = None
     weight: Float[Array, " k"] | None = None
+    columns: Float[Array, "p k"] | None = None  # X once more, transposed: X' W X is nearly twice as fast with it
 
 
 @runtime_checkable
@@ -132,7 +133,9 @@ class DesignRows(eqx.Module):
 
     def _cut(self, start: Array | int, size: int) -> "DesignRows":
         """Return the target with `size` rows from `start` on."""
-        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), self.rows)
+        if isinstance(start, int) and (start, size) == (0, len(self.rows.y)):
+            return self
+        rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), self.rows._replace(columns=None))
         return DesignRows(rows, self.prior, self.family, self.num_rows, self.constant)
 
     def _likelihood(self, gaussian: FlatMarginals) -> Expectation:
@@ -177,7 +180,8 @@ class DesignRows(eqx.Module):
         if isinstance(factor, DiagonalFactor):
             diagonal = each.d_eta_eta @ X**2
             return diagonal if each.d_disp_disp is None else jnp.append(diagonal, jnp.sum(each.d_disp_disp))
-        hess = (X.T * each.d_eta_eta) @ X
+        Xt = X.T if self.rows.columns is None else self.rows.columns
+        hess = (Xt * each.d_eta_eta) @ Xt.T
         if each.d_disp_disp is not None and each.d_eta_disp is not None:
             border = (each.d_eta_disp @ X)[:, None]
             hess = jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])

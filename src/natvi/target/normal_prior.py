@@ -9,7 +9,10 @@ from natvi.target.term import Contribution, Marginals
 
 
 class NormalPrior(eqx.Module):
-    """theta_g ~ N(mean, diag(sd^2)), constants included (paper, Section 8: mean 0, sd 10)."""
+    """theta_g ~ N(mean, diag(sd^2)), constants included (paper, Section 8: mean 0, sd 10).
+
+    A coordinate whose sd is infinite has no prior here: it has one of its own, in another term, or a flat one.
+    """
 
     mean: Float[Array, " g"]
     sd: Float[Array, " g"]
@@ -28,4 +31,5 @@ class NormalPrior(eqx.Module):
         return Contribution(self._log_density(error**2 + gaussian.shared_variances()), grad, hess)
 
     def _log_density(self, squared: Float[Array, " g"]) -> Float[Array, ""]:
-        return -jnp.sum(0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.sd) + 0.5 * squared / self.sd**2)
+        each = 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.sd) + 0.5 * squared / self.sd**2
+        return -jnp.sum(jnp.where(jnp.isinf(self.sd), 0.0, each))

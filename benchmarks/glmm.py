@@ -116,14 +116,11 @@ def _measure(report: Report, problem: Problem) -> None:
         try:
             _take_turns(report, problem, contenders)
         finally:  # whatever happens, what was measured is told
-            told = [contender for contender in contenders if contender.calls]
-            _tell(report, problem, told)
+            _tell(report, problem, [contender for contender in contenders if contender.calls])
         _cold(report, problem, path, contenders)
         for contender in contenders:
             contender.worker.close()
-        exact = [c for c in told if c.tool == EXACT and c.worker.threads == 1]
-        own = exact[0].least("climb_seconds") if exact else None
-        glmm_vi.run(report, glmm_vi.Case(problem.name, problem.family, problem.formula, path), own)
+        glmm_vi.run(report, glmm_vi.Case(problem.name, problem.family, problem.formula, path))
 
 
 def _take_turns(report: Report, problem: Problem, contenders: list[Contender]) -> None:

@@ -1,6 +1,6 @@
 """Stochastic variational methods for mixed models in a process of its own; see `workers` for how it is spoken to.
 
-Commands: `load FAMILY FORMULA CSV`, `snngm ALPHA STEPS LIMIT`, `stages ALPHA STEPS`, `guide NAME STEPS`,
+Commands: `load FAMILY FORMULA CSV`, `ascent RUNS`, `snngm ALPHA STEPS LIMIT`, `stages ALPHA STEPS`, `guide NAME STEPS`,
 `advi STEPS`. All work on natvi's own log-density in float64, so that bounds can be compared; replies name a file of
 draws in the order (random effects, shared coordinates). Looks at the bound are not part of the time.
 """
@@ -23,7 +23,7 @@ import pandas as pd
 import natvi
 from natvi import optimize, recipes
 from natvi.derivatives import exact_derivatives
-from natvi.fit import wander
+from natvi.fit import climb, wander
 from natvi.linalg import ArrowVector
 from natvi.models.mixed_stochastic import default_start, fit_mixed_stochastic
 from natvi.models.mixed_target import build_target
@@ -50,11 +50,29 @@ class Session:
         self.model = natvi.glmm(formula, frame, family=family)
         self.best = self.model.fit(method="gva").elbo
         model = self.model
-        self.target, *_ = build_target(model.design, model.y, model.family, model.prior, model.weight, model.constant)
+        self.target, self.start, _ = build_target(
+            model.design, model.y, model.family, model.prior, model.weight, model.constant
+        )
         mean = default_start(self.target, "gva").mean
         self.shape, self.size = mean.local.shape, mean.local.size + mean.shared.size
         self.bound = jax.jit(lambda q: exact_derivatives(self.target, q).elbo)
         return {"best": self.best, "coordinates": self.size}
+
+    def ascent(self, runs: str) -> Answer:
+        """The exact ascent on the built target: the shortest time to the end, and to a bound near the best one."""
+        fit = climb(self.target, self.start)
+        # the bound after k steps may be the start's, so look at what k steps give
+        steps = 1
+        while self.best - float(climb(self.target, self.start, max_steps=steps).state.ascent.elbo) >= NEAR:
+            steps += 1
+        times: dict[int, list[float]] = {steps: [], 500: []}
+        for _ in range(int(runs)):
+            for most, taken in times.items():
+                began = time.perf_counter()
+                climb(self.target, self.start, max_steps=most)
+                taken.append(time.perf_counter() - began)
+        found = {"seconds_to_0.1_nat": min(times[steps]), "steps_to_0.1_nat": steps, "seconds": min(times[500])}
+        return found | {"steps": len(fit.trace), "elbo": float(fit.state.ascent.elbo)}
 
     def snngm(self, alpha: str, steps: str, limit: str) -> Answer:
         """Take first-order steps until the bound is near the best one; after so many steps or seconds it is over."""
@@ -190,7 +208,7 @@ def main() -> None:
     versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in found}
     with tempfile.TemporaryDirectory() as folder, float64():
         session = Session(Path(folder))
-        names = ("load", "snngm", "stages", "guide", "advi")
+        names = ("load", "ascent", "snngm", "stages", "guide", "advi")
         commands: dict[str, Callable[..., Answer]] = {name: getattr(session, name) for name in names}
         _reply({"versions": versions})
         for line in sys.stdin:

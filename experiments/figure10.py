@@ -20,7 +20,7 @@ def run(report: Report) -> None:
         found, own = fits(PROBLEMS[name], report), natvi_fits(PROBLEMS[name])
         best, evidence = (float(own[row]["elbo"]) for row in (EXACT_ROW, MARGINAL_ROW))
         for ax, column in zip(line, WAYS, strict=True):
-            window = int(found["Adam", column]["window"])
+            window = int(found[next(iter(RULES)), column]["window"])
             curves = {row: found[row, column]["trace"] for row in RULES}
             x = np.arange(1, 1 + max(map(len, curves.values()))) * window / 1000
             draw_curves(ax, x, curves, best)

@@ -18,6 +18,7 @@ from experiments.memory import Arrays, recall
 from experiments.problems import Problem
 from experiments.scores import Score, bound, predictive, score
 from natvi.fit.rows import climb_rows
+from natvi.precision import float64
 
 Say = Callable[[str], None]
 EXACT_ROW = "natvi exact"
@@ -75,11 +76,12 @@ def exact(problem: Problem, structure: str, reference: np.ndarray | None) -> Arr
 
     def compute() -> Arrays:
         shape = "diagonal" if structure == "diagonal" else "dense"
-        climb_rows(problem.target, shape)
-        began = time.perf_counter()
-        best = climb_rows(problem.target, shape)
-        seconds = time.perf_counter() - began
-        gaussian = jax.tree.map(jnp.asarray, best.gaussian)
+        with float64():
+            climb_rows(problem.target, shape)
+            began = time.perf_counter()
+            best = climb_rows(problem.target, shape)
+            seconds = time.perf_counter() - began
+            gaussian = jax.tree.map(jnp.asarray, best.gaussian)
         return packed(score(problem, gaussian, reference, SEED), gaussian, seconds) | {"steps": len(best.trace)}
 
     settings = problem.settings | {"structure": structure, "exact": "natvi.fit.rows.climb_rows"}

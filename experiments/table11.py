@@ -149,7 +149,7 @@ def describe_runs(problem: MixedProblem, found: Found, own: dict[str, Arrays], r
     report.settings |= fixed | {"elbo_draws": ELBO_DRAWS}
     about: dict[str, Any] = {"formula": problem.formula, **problem.dimensions}
     about["mmd"] = options(problem, report.quick) | {"pool": pool_size(problem, report.quick)}
-    about["steps"] = {column: int(kept["steps"]) for (row, column), kept in found.items() if row == "Adam"}
+    about["steps"] = {column: int(kept["steps"]) for (_, column), kept in found.items()}
     about["elbo_se"] = {f"{row}, {column}": number(kept["elbo_se"]) for (row, column), kept in found.items()}
     about["steps_skipped"] = {f"{r}, {c}": int(kept["skipped"]) for (r, c), kept in found.items() if kept["skipped"]}
     about["alpha"] = {f"{r}, {c}": float(kept["alpha"]) for (r, c), kept in found.items() if RULES[r] in FIRST}

@@ -100,6 +100,15 @@ def outcome(design: Design, number: int, seed: int) -> Outcome:
     )
 
 
+def audit(design: Design, number: int, seed: int) -> float:
+    """Return the largest difference of a mean between the truth by importance sampling and NUTS, in posterior sds."""
+    case = problem(design, number, seed)
+    settings = {"design": [str(part) for part in design], "number": number, "seed": seed} | SETTINGS
+    weighted = recall("verdict-truth", settings, lambda: find_truth(case, seed))
+    chains = recall("verdict-nuts", settings, lambda: find_truth(case, seed, force_nuts=True))
+    return float(np.max(np.abs(weighted["table_mean"] - chains["table_mean"]) / chains["table_sd"]))
+
+
 def judge(case: MixedProblem) -> Arrays:
     """Return means, sds and verdict of `auto`, and what its check of the Gaussian saw."""
     result = case.model.fit(method="auto")

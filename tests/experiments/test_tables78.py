@@ -27,9 +27,10 @@ def own_folder(tmp_path, monkeypatch):
 
 def small(family="bernoulli", n=300, d=4):
     X, y = problems._draw(np.random.default_rng(0), family, n, d)
-    test = problems.Observations(jnp.asarray(X), jnp.asarray(y))
     settings = {"problem": "small", "n": n, "d": d}
-    return problems.Problem("small", problems.make_target(X, y, family), test, None, 2, 5, settings, False)
+    with float64():
+        test = problems.Observations(jnp.asarray(X), jnp.asarray(y))
+        return problems.Problem("small", problems.make_target(X, y, family), test, None, 2, 5, settings, False)
 
 
 def test_what_was_computed_is_not_computed_again():

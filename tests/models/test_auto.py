@@ -36,7 +36,10 @@ def test_stays_with_the_gaussian_on_epilepsy() -> None:
 
 @pytest.mark.parametrize(
     ("formula", "load", "name"),
-    [(TOENAIL, load_toenail, "sd(Intercept|idnr)"), (HERS, load_hers, "sd(Intercept|pptid)")],
+    [
+        (TOENAIL, load_toenail, "sd(Intercept|idnr)"),
+        pytest.param(HERS, load_hers, "sd(Intercept|pptid)", marks=pytest.mark.slow),
+    ],
 )
 def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:
     result = natvi.glmm(formula, load(), family="bernoulli", prior="paper").fit()
@@ -46,7 +49,8 @@ def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:
     assert any("Pareto k" in reason for reason in result.trust_reasons)
 
 
-def test_a_correlation_near_one_goes_on() -> None:
+def test_a_correlation_near_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
     result = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy()).fit()
     assert result.method == "marginal" and result.trust == "good"
     table = result.summary()

@@ -69,7 +69,7 @@ def test_weights(bad: float, word: str) -> None:
         ({"trials": np.full(N, 2)}, "has no trials"),
         ({"family": "binomial", "trials": np.full(N, 1)}, "more successes than trials"),
         ({"structure": "arrow"}, "not 'arrow'"),
-        ({"prior": {"w": 2.0}}, "no coefficient"),
+        ({"prior": {"w": 2.0}}, "no parameter"),
     ],
 )
 def test_arrays(change: dict[str, Any], words: str) -> None:

@@ -212,12 +212,3 @@ def test_densities_of_measurements() -> None:
     np.testing.assert_allclose(density[150:250], norm.pdf(grid[150:250], 3, 2), atol=0.02)
     assert len(predictive_densities(values, rng.normal(3, 2, (20, 100))).lines) == 21
     assert np.all(np.isfinite(smooth(np.full(10, 2.0))[1]))
-
-
-def test_models_with_random_effects_say_what_they_lack() -> None:
-    from natvi.data import load_sleepstudy
-
-    result = natvi.glmm("Reaction ~ Days + (1 | Subject)", load_sleepstudy()).fit(max_steps=2)
-    for method in (result.loo, result.log_likelihood, result.posterior_predictive, result.plot_residuals):
-        with pytest.raises(ValueError, match=r"models without random effects"):
-            method()

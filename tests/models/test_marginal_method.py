@@ -9,13 +9,11 @@ import scipy.stats
 from scipy.special import expit
 
 import natvi
-from natvi.data import load_epilepsy
 from natvi.models import mixed_marginal
 from natvi.models.mixed_marginal_coordinates import from_shared, log_volume, slopes, to_shared
 from natvi.models.mixed_marginal_fit import MarginalFit
 from natvi.models.mixed_marginal_proposal import Proposal, draw_mixture
 from natvi.models.mixed_marginal_search import find_mode
-from strategies import compile_fits_quickly
 
 NUM_DRAWS = 3000
 
@@ -111,7 +109,7 @@ def test_proposals_draw_what_their_density_says(curved: bool) -> None:
     main = Proposal(np.array([0.2, -0.3, 0.1]), factor, np.array([[0.7, 1.0, 1.0], [2.0, 1.0, 1.0]]), 9.0, curved)
     centre = to_shared(main.centre, np) if curved else main.centre
     wide = Proposal(centre, 2 * np.eye(3), np.ones((2, 3)), 9.0)
-    law = scipy.stats.multivariate_normal(centre, 0.04 * np.eye(3))
+    law = scipy.stats.multivariate_normal(centre, 0.04 * np.eye(3))  # type: ignore[arg-type]
     for mixture in ([(1.0, main)], [(0.75, main), (0.25, wide)]):
         draws, log_q = draw_mixture(mixture, 16384, 0)
         weights = np.exp(law.logpdf(draws) - log_q)
@@ -204,50 +202,3 @@ def test_to_arviz(binary: natvi.Result) -> None:
     tree = binary.to_arviz(100, log_likelihood=True)
     assert tree["posterior"]["Intercept|g"].shape == (1, 100, 60)
     assert tree["log_likelihood"]["y"].shape == (1, 100, 240)
-
-
-# --- any mixed fit against data ------------------------------------------------------------------------------
-
-
-def test_predictive_checks_of_a_gaussian_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
-    data = load_epilepsy()
-    result = natvi.glmm("y ~ base*trt + age + visit + (1 | subject)", data, family="poisson").fit(method="gva")
-    replicated = result.posterior_predictive(300, seed=1)
-    assert replicated.shape == (300, 236) and np.all(replicated >= 0)
-    fitted = result.predict(data)["mean"].to_numpy()
-    # the mean of a replicate is that of the prediction
-    assert abs(replicated.mean() / fitted.mean() - 1) < 0.03
-    each = result.log_likelihood(200, seed=2)
-    draws = result.sample(200, seed=2)
-    columns = {"Intercept": np.ones(236), "base:trt": data["base"] * data["trt"]}
-    columns |= {name: data[name] for name in ("base", "trt", "age", "visit")}
-    eta = sum(np.outer(draws[name], column) for name, column in columns.items())
-    eta = eta + draws["Intercept|subject"][:, data["subject"].to_numpy() - 1]
-    np.testing.assert_allclose(each, scipy.stats.poisson.logpmf(data["y"].to_numpy(), np.exp(eta)), rtol=1e-9)
-    np.testing.assert_allclose(result.log_likelihood(200, seed=2, data=data), each, rtol=1e-12)
-    loo = result.loo(500, seed=0)
-    assert -700 < loo.elpd < -630 and 40 < loo.p_loo < 130 and len(loo.pareto_k) == 236
-    residuals = result.model.residuals(0)  # type: ignore[attr-defined]
-    assert abs(np.mean(residuals.quantile)) < 0.2 and 0.6 < np.std(residuals.quantile) < 1.4
-    for picture in (result.plot_residuals(), result.plot_predictive(50), result.plot_random_effects()):
-        assert picture is not None
-
-
-def test_new_groups_and_trials_against_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
-    data = small_binary(1, groups=30)
-    table = data.groupby("g", as_index=False).agg(y=("y", "sum"), x=("x", "mean")).assign(n=4)
-    more = pd.concat([table, table.assign(x=-table["x"], y=4 - table["y"])], ignore_index=True)
-    result = natvi.glmm("p(y, n) ~ x + (1 | g)", more, family="binomial").fit(method="gva")
-    replicated = result.posterior_predictive(50)
-    assert replicated.max() <= 4 and np.array_equal(result.model.observed(), more["y"])  # type: ignore[attr-defined]
-    assert np.array_equal(replicated, np.round(replicated))
-    unseen = more.head(6).assign(g=[1000, 1000, 1001, 1001, 0, 1])
-    each = result.log_likelihood(40, data=unseen)
-    assert each.shape == (40, 6) and np.all(each < 0)
-    assert result.posterior_predictive(5, data=unseen.drop(columns="y")).shape == (5, 6)
-    with pytest.raises(ValueError, match="num_draws must be at least 1"):
-        result.posterior_predictive(0)
-    with pytest.raises(ValueError, match=r"GiB.*num_draws="):
-        result.log_likelihood(10**8)

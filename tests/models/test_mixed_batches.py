@@ -36,6 +36,7 @@ def arrays(model: natvi.MixedModel, batch_groups: int, **options) -> GroupedArra
     return GroupedArrays(rows, batch_groups, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["poisson", "bernoulli"])
 def test_two_thousand_groups(family):
     model = natvi.glmm("y ~ x + t + (1 | g)", simulate(family, 2000), family=family, prior="paper")
@@ -63,6 +64,7 @@ def test_epilepsy(blocks):
             fit.posterior()
 
 
+@pytest.mark.slow
 def test_random_slopes_groups_of_unequal_size_and_priors_on_sds():
     rng = np.random.default_rng(5)
     sizes = rng.integers(1, 12, 60)

@@ -38,7 +38,7 @@ def grid_densities(name: str, case: MixedCase, shared: np.ndarray, sd: float) ->
         W[1, 0] = omega[1]
     log_prior = -0.5 * np.sum((W.T @ theta) ** 2, axis=0)
     eta = (data.offset + data.X @ shared[:p])[:, None] + data.Z @ theta
-    rows = LIKELIHOODS[name].log_density(case.y[:, None], eta, shared[p])
+    rows = LIKELIHOODS[name].log_density(case.y[:, None], eta, shared[p])  # type: ignore
     weights = []
     for group in range(case.n):
         log_density = rows[data.group == group].sum(axis=0) + log_prior + log_w
@@ -91,7 +91,7 @@ def test_other_families_draw_without_trouble_from_a_bad_guess(name: str) -> None
     bad = np.asarray(draw(target, many, jnp.full((1, case.n), 30.0), jax.random.key(2)))
     assert np.all(np.isfinite(bad))
     for group in range(case.n):
-        assert scipy.stats.ks_2samp(good[:, 0, group], bad[:, 0, group]).pvalue > 1e-4
+        assert scipy.stats.ks_2samp(good[:, 0, group], bad[:, 0, group]).pvalue > 1e-4  # type: ignore
 
 
 def test_tangents_of_lopsided_and_displaced_densities() -> None:

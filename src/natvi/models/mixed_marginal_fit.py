@@ -14,7 +14,7 @@ from natvi.models.mixed_predict import drawn_columns
 from natvi.models.tables import interval_names
 from natvi.models.variance import component_draws, component_names
 
-MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1000, 200, 2e7  # draws of the random effects behind tables and predictions
+MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1000, 200, 5e6  # draws of the random effects behind tables and predictions
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

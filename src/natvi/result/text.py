@@ -2,6 +2,7 @@
 
 import html
 import math
+import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from natvi.result.result import Result
 
 COLOUR = {"good": "#2e7d4f", "use with care": "#b26a00", "do not use": "#b3261e"}
+LINE_LENGTH = 140
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗"}
 
 
@@ -31,11 +33,11 @@ def headline(result: "Result") -> list[tuple[str, str]]:
 
 def text_summary(result: "Result", prob: float = 0.95) -> str:
     """Return the summary as plain text."""
-    lines = [f"{label + ':':<10} {text}" for label, text in headline(result)]
+    lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
     for title, table in result.model.tables(prob).items():
         lines += ["", f"{title}", *_rows(table)]
     lines += ["", f"Trust {MARK[result.trust]} {result.trust}"]
-    lines += [f"  - {reason}" for reason in result.trust_reasons]
+    lines += [line for reason in result.trust_reasons for line in _wrapped("  - ", reason)]
     if str(result.outcome) != "converged":
         lines += ["", ADVICE[result.outcome]]
     return "\n".join(lines)
@@ -85,6 +87,18 @@ def duration(seconds: float) -> str:
         ('0.6 ms', '12.3 s')
     """
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
+
+
+def _wrapped(label: str, text: str) -> list[str]:
+    """Return a line, or several with a hanging indent where it would be too long to read."""
+    return textwrap.wrap(
+        text,
+        LINE_LENGTH,
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [label.rstrip()]
 
 
 def _rows(table: pd.DataFrame) -> list[str]:

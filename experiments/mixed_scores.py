@@ -78,8 +78,12 @@ def nuts_draws(problem: MixedProblem, run: int, quick: bool = False) -> np.ndarr
 def gaussian_draws(gaussian: Any, num_draws: int, seed: int) -> np.ndarray:
     """Draw all variables from a Gaussian in the target's order of groups."""
     with float64():
-        draw = jax.jit(lambda q, keys: jax.lax.map(q.sample, keys, batch_size=16))
-        return join(draw(jax.device_put(gaussian), jax.random.split(jax.random.key(seed), num_draws)))
+        return join(_draw(jax.device_put(gaussian), jax.random.split(jax.random.key(seed), num_draws)))
+
+
+@jax.jit
+def _draw(gaussian: Any, keys: Any) -> ArrowVector:
+    return jax.lax.map(gaussian.sample, keys, batch_size=16)
 
 
 def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any], quick: bool) -> Arrays | None:

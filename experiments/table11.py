@@ -186,8 +186,8 @@ NOTES = (
     "theta_g; the paper's samples all variables in Stan: the seconds of this row measure different things.",
     "Steps (settings.problems): for GVA, 40,000 on Epilepsy and 100,000 on Toenail are where Adam, whose learning rate "
     "is fixed, scores as in the paper; RVB1 and RVB2 have 40,000. For HERS the paper's seconds suggest the length; "
-    "Diabetes has what there was time for. Toenail under GVA keeps Adam and nAdam on a plateau near -930 for 75,000 "
-    "steps, as the paper says.",
+    "Diabetes has what there was time for. Toenail under GVA keeps Adam and nAdam on a plateau near -930 for some "
+    "80,000 steps, as the paper says.",
     "Learning rates of Snngm (alpha_0) and VOGN come from {1, 2, 5} x 10^k: a climb on the grid by the bound averaged "
     "over the last fifth of a pilot run with another seed; every value tried is under settings. Diabetes takes those "
     "of HERS without a pilot. Every run is one seed and its last iterate: near the ceiling another length or seed "

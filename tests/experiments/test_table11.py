@@ -1,7 +1,6 @@
 """Table 11 and Figure 10: the paper's cells, the order of groups, learning rates in the state, and a small run."""
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -64,11 +63,11 @@ def test_a_learning_rate_in_the_state_is_the_rule_with_that_rate(problem, way, r
 def test_all_samples_have_their_groups_in_one_order(problem):
     order = np.argsort(problem.built.place_of_group)
     assert not np.array_equal(order, np.arange(len(order)))
-    gaussian = gaussian_draws(problem.posterior, 2_000, 0)
+    gaussian = gaussian_draws(problem.posterior, 200, 0)
     conditional = problem.conditional_draws(gaussian[:, -3:], seed=1)
     by_data = problem.gva.random_effects()["mean"].to_numpy()
-    np.testing.assert_allclose(gaussian[:, :-3].mean(axis=0), by_data[order], atol=0.1)
-    np.testing.assert_allclose(conditional.mean(axis=0), by_data[order], atol=0.15)
+    np.testing.assert_allclose(gaussian[:, :-3].mean(axis=0), by_data[order], atol=0.25)
+    np.testing.assert_allclose(conditional.mean(axis=0), by_data[order], atol=0.25)
 
 
 @pytest.fixture
@@ -106,10 +105,13 @@ def test_weighted_draws_are_measured_by_their_law():
 
 @pytest.mark.slow
 def test_table11_and_figure10_share_their_runs(problem, short, monkeypatch):
-    with float64():
-        shared = jnp.asarray(gaussian_draws(problem.posterior, 400, 3)[:, -3:])
+    shared = gaussian_draws(problem.posterior, 200, 3)[:, -3:]
+    elbo = np.asarray(problem.gva.elbo)
+    fitted = {table11.EXACT_ROW: {"elbo": elbo, "seconds": 0.1}}
+    fitted[table11.MARGINAL_ROW] = {"elbo": elbo + 1, "seconds": 0.2, "pareto_k": 0.1}
+    fitted[table11.MARGINAL_ROW] |= {"shared": shared, "weights": np.full(200, 1 / 200)}
     about = {"ess": np.ones(3), "rhat": np.ones(3), "num_divergent": 0, "num_steps": 1, "seconds": 1.0}
-    sampled = about | {"draws": np.asarray(shared).reshape(2, 200, 3)}
+    sampled = about | {"draws": shared.reshape(2, 100, 3)}
     for module in (table11, mixed_scores):
         monkeypatch.setattr(module, "kept_reference", lambda *_: sampled)
     monkeypatch.setattr(mixed_runs, "QUICK", mixed_runs.LENGTHS["Epilepsy", "gva"])
@@ -117,6 +119,7 @@ def test_table11_and_figure10_share_their_runs(problem, short, monkeypatch):
         monkeypatch.setattr(module, "PROBLEMS", {"Epilepsy": problem})
         monkeypatch.setattr(module, "RULES", {"Snngm": "snngm"})
         monkeypatch.setattr(module, "WAYS", {"GVA": "gva"})
+        monkeypatch.setattr(module, "natvi_fits", lambda _: fitted)
     table, figure = Report("table11", quick=True), Report("figure10", quick=True)
     with float64():
         table11.run(table)

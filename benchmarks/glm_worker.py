@@ -5,9 +5,7 @@
 Commands: `load NAME`, `fit`; the reply has the seconds and, for Bayesian tools, a file with mean and covariance.
 """
 
-import json
 import platform
-import shutil
 import sys
 import tempfile
 import time
@@ -18,11 +16,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.answering import Answer, answer_commands
 from benchmarks.glm_problems import PRIOR_SD, Problem, load
 
 VI_STEPS, FEW_STEPS, MANY_ROWS = 20_000, 2_000, 50_000  # fewer steps where a step is long
 VI_CHECKS = 20  # the bound is looked at this often; time to the best look counts
-Answer = dict[str, Any]
 
 
 def fit_natvi(problem: Problem) -> Callable[[], Answer]:
@@ -223,20 +221,15 @@ def main(tool: str) -> None:
 
         jax.config.update("jax_enable_x64", True)  # the peers' own switch; natvi never needs it
     names = ("numpy", *packages)
-    _reply({"versions": {"python": platform.python_version()} | {name: metadata.version(name) for name in names}})
-    fit: Callable[[], Answer] | None = None
-    folder = Path(tempfile.mkdtemp(prefix="natvi-glm-"))
-    for line in sys.stdin:
-        command, *words = line.rstrip("\n").split("\t")
-        try:
-            if command == "load":
-                fit = make(load(words[0]))
-                _reply({})
-            elif command == "fit" and fit is not None:
-                _reply(_timed(fit, folder))
-        except Exception as error:
-            _reply({"error": f"{type(error).__name__}: {error}"})
-    shutil.rmtree(folder, ignore_errors=True)
+    versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in names}
+    fits: list[Callable[[], Answer]] = []
+
+    def prepare(problem: str) -> Answer:
+        fits[:] = [make(load(problem))]
+        return {}
+
+    with tempfile.TemporaryDirectory(prefix="natvi-glm-") as folder:
+        answer_commands({"load": prepare, "fit": lambda: _timed(fits[0], Path(folder))}, versions)
 
 
 def _timed(fit: Callable[[], Answer], folder: Path) -> Answer:
@@ -252,10 +245,6 @@ def _timed(fit: Callable[[], Answer], folder: Path) -> Answer:
         np.savez(path, **arrays)
         answer["arrays"] = str(path)
     return answer | {"seconds": seconds}
-
-
-def _reply(values: Answer) -> None:
-    print("@" + json.dumps(values), flush=True)
 
 
 if __name__ == "__main__":

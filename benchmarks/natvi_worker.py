@@ -1,9 +1,7 @@
 """natvi in a process of its own; see `workers` for how it is spoken to."""
 
-import json
 import platform
 import resource
-import sys
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -13,6 +11,7 @@ from typing import Any
 import pandas as pd
 
 import natvi
+from benchmarks.answering import answer_commands
 from benchmarks.simulate import random_intercepts
 from natvi.models import glmm as door
 
@@ -98,17 +97,7 @@ def main() -> None:
         "print": session.print,
     }
     versions = {"python": platform.python_version()} | {name: metadata.version(name) for name in PACKAGES}
-    _reply({"versions": versions})
-    for line in sys.stdin:
-        command, *words = line.rstrip("\n").split("\t")
-        try:
-            _reply(commands[command](*words))
-        except Exception as error:
-            _reply({"error": f"{type(error).__name__}: {error}"})
-
-
-def _reply(values: dict[str, Any]) -> None:
-    print("@" + json.dumps(values), flush=True)
+    answer_commands(commands, versions)
 
 
 if __name__ == "__main__":

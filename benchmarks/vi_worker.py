@@ -5,9 +5,7 @@ Commands: `load FAMILY FORMULA CSV`, `ascent RUNS`, `snngm ALPHA STEPS LIMIT`, `
 draws in the order (random effects, shared coordinates). Looks at the bound are not part of the time.
 """
 
-import json
 import platform
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -21,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 import natvi
+from benchmarks.answering import Answer, answer_commands
 from natvi import optimize, recipes
 from natvi.derivatives import exact_derivatives
 from natvi.fit import climb, wander
@@ -35,7 +34,6 @@ WINDOW = 500  # steps between two looks
 LOOKS = 20  # at a guide
 ADAM = (0.01, 0.0001)  # first and last step size
 BOUND_DRAWS, KEPT = 1000, 2000
-Answer = dict[str, Any]
 
 
 class Session:
@@ -210,17 +208,7 @@ def main() -> None:
         session = Session(Path(folder))
         names = ("load", "ascent", "snngm", "stages", "guide", "advi")
         commands: dict[str, Callable[..., Answer]] = {name: getattr(session, name) for name in names}
-        _reply({"versions": versions})
-        for line in sys.stdin:
-            command, *words = line.rstrip("\n").split("\t")
-            try:
-                _reply(commands[command](*words))
-            except Exception as error:
-                _reply({"error": f"{type(error).__name__}: {error}"})
-
-
-def _reply(values: Answer) -> None:
-    print("@" + json.dumps(values), flush=True)
+        answer_commands(commands, versions)
 
 
 if __name__ == "__main__":

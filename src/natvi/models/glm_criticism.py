@@ -138,9 +138,16 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     plain, _ = array_stats.psislw(-ratio)
     lppd = _log_sum(np.asarray(plain) + each.T)
     k = np.asarray(k)
+    return summarise_loo(elpd_each, lppd, k, effective, num_draws)
+
+
+def summarise_loo(
+    elpd_each: np.ndarray, lppd: np.ndarray, k: np.ndarray, effective: np.ndarray, num_draws: int, cause: str = ""
+) -> Loo:
+    """Return the sums over rows, with a warning about rows whose weights are not reliable and its likely cause."""
     bad = int(np.sum(~(k < 0.7) & (effective < 0.5 * num_draws)))
     warning = (
-        f"{bad:,} of {len(k):,} rows have a Pareto k above 0.7: leaving one of them out changes much, and their "
+        f"{bad:,} of {len(k):,} rows have a Pareto k above 0.7: leaving one of them out changes much{cause}, and their "
         "part of elpd is not reliable"
         if bad
         else ""

@@ -177,7 +177,8 @@ def glmm(
             of a binomial model, in predictions too, is the proportion of successes.
         link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
         prior: "default"; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; or a
-            dict from fixed effects to an sd or a pair (mean, sd).
+            dict from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's
+            name to a density, e.g. `{"x": 2.5, "sd": ("half_normal", 1.0), "corr": ("lkj", 2.0), "sigma": 3.0}`.
         weights: How often each row counts: the name of a column, or one number for each row.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
 

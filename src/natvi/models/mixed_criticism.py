@@ -16,7 +16,15 @@ from scipy.special import ndtri
 
 from natvi.models.columns import as_frame
 from natvi.models.formula import Formula, build_design, parse_formula
-from natvi.models.glm_criticism import CHUNK_CELLS, LARGEST_TABLE, RESIDUAL_DRAWS, SHOWN_ROWS, Loo, Residuals
+from natvi.models.glm_criticism import (
+    CHUNK_CELLS,
+    LARGEST_TABLE,
+    RESIDUAL_DRAWS,
+    SHOWN_ROWS,
+    Loo,
+    Residuals,
+    summarise_loo,
+)
 from natvi.models.glm_rows import encode
 from natvi.models.likelihoods import Family
 from natvi.models.mixed_predict import draw_predictors, fresh_effects, group_codes, plain_labels
@@ -89,15 +97,7 @@ def loo(fit: "MixedFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     elpd_each = np.logaddexp.reduce(weights + each.T, axis=-1)
     effective = np.exp(-np.logaddexp.reduce(2 * weights, axis=-1))
     lppd = np.logaddexp.reduce(each, axis=0) - np.log(num_draws)
-    bad = int(np.sum(~(k < 0.7) & (effective < 0.5 * num_draws)))
-    warning = (
-        f"{bad:,} of {len(k):,} rows have a Pareto k above 0.7: leaving one of them out changes much, often the effect "
-        "of a small group, and their part of elpd is not reliable"
-        if bad
-        else ""
-    )
-    se = float(np.sqrt(len(k) * np.var(elpd_each)))
-    return Loo(float(elpd_each.sum()), se, float(np.sum(lppd - elpd_each)), elpd_each, k, effective, warning)
+    return summarise_loo(elpd_each, lppd, k, effective, num_draws, ", often the effect of a small group")
 
 
 def residuals(fit: "MixedFit", seed: int, data: Any = None) -> Residuals:

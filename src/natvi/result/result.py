@@ -214,8 +214,8 @@ class Result:
         if isinstance(self.model, PredictiveModel):
             return self.model
         raise ValueError(
-            f"Not yet available for this kind of model ({type(self.model).__name__}): residuals, predictive checks and "
-            "log-likelihoods are offered by models without random effects (natvi.glm)."
+            f"Not available for this kind of model ({type(self.model).__name__}): residuals, predictive checks and "
+            "log-likelihoods are offered by fits of natvi.glm and natvi.glmm."
         )
 
     def to_arviz(self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False) -> Any:

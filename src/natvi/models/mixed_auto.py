@@ -17,7 +17,7 @@ from natvi.fit.progress import StepProgress
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
 from natvi.metrics.psis import RELIABLE_K, weighted_quantiles
-from natvi.models.mixed_check import check_fit, judge_data, judge_shape
+from natvi.models.mixed_check import check_fit, judge_coefficients, judge_data, judge_shape, vague_components
 from natvi.models.mixed_conditional import ConditionalSampler
 from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_marginal import MarginalDraws, Positions, draw_marginal
@@ -150,7 +150,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool) -> Chosen:
         sampler=sampler,
         pareto_k=draws.k,
     )
-    concerns = (_judge_weights(draws), *_near_zero(found), *judge_data(stage.target, found))
+    concerns = (_judge_weights(draws), *_left_open(found), *judge_coefficients(stage.target, found))
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
@@ -178,13 +178,14 @@ def _judge_weights(draws: MarginalDraws) -> Trust:
     )
 
 
-def _near_zero(fit: MarginalFit) -> tuple[Trust, ...]:
-    """Name the sds for which values near zero are possible: the intervals say so, but a reader may overlook it."""
+def _left_open(fit: MarginalFit) -> tuple[Trust, ...]:
+    """Name the sds that the data leave open: the draws are right about them, but a reader may overlook it."""
     low, middle = weighted_quantiles(component_draws(fit, fit.shared), fit.weights, [0.025, 0.5])
-    found = [name for k, name in enumerate(fit.log_sd_positions()) if low[k] < NEAR_ZERO * middle[k]]
-    if not found:
-        return ()
-    return (Trust(GOOD, (f"{', '.join(found)} may be close to zero: the prior decides how close",)),)
+    small = [name for k, name in enumerate(fit.log_sd_positions()) if low[k] < NEAR_ZERO * middle[k]]
+    vague = [name for name in vague_components(fit) if name not in small]
+    reasons = [f"{', '.join(small)} may be close to zero: the prior decides how close"] if small else []
+    reasons += [f"{', '.join(vague)} is poorly determined by the data: the prior matters for it"] if vague else []
+    return (Trust(GOOD, tuple(reasons)),) if reasons else ()
 
 
 # --- further starts ------------------------------------------------------------------------------------------

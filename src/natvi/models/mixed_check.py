@@ -68,8 +68,8 @@ def judge_shape(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") 
 
 
 def judge_data(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
-    """Return what the data leave open, whatever the method."""
-    return (*_judge_spread(fit), *_judge_coefficients(target, fit))
+    """Return what the data leave open and a Gaussian may hide."""
+    return (*_judge_spread(fit), *judge_coefficients(target, fit))
 
 
 def look_at_marginal(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedFit") -> Look | None:
@@ -136,17 +136,22 @@ def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:
     return (Trust(CARE, tuple(reasons)),) if reasons else ()
 
 
-def _judge_spread(fit: "MixedFit") -> tuple[Trust, ...]:
+def vague_components(fit: "MixedFit") -> list[str]:
+    """Return the sds and dispersions of which the data hardly tell the order of magnitude."""
     _, covariance = fit.shared_moments()
     sds = np.sqrt(np.diag(covariance))
     positions = fit.log_sd_positions() | fit.dispersion_position()
-    vague = [name for name, at in positions.items() if sds[at] > VAGUE]
+    return [name for name, at in positions.items() if sds[at] > VAGUE]
+
+
+def _judge_spread(fit: "MixedFit") -> tuple[Trust, ...]:
+    vague = vague_components(fit)
     if not vague:
         return ()
     return (Trust(CARE, (f"{', '.join(vague)} is poorly determined by the data: the prior matters for it",)),)
 
 
-def _judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
+def judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]:
     """A coefficient as wide as its prior, and wide for the link: separation, or columns that say the same."""
     likelihood, prior = target.grouped[0], target.shared[0]
     assert isinstance(likelihood, LikelihoodRows) and isinstance(prior, NormalPrior)

@@ -8,7 +8,6 @@ Douc, Guillin, Marin and Robert 2008); where they are not, NUTS samples the same
 from typing import Any
 
 import numpy as np
-from scipy.special import gammaln
 
 from experiments.memory import Arrays
 from experiments.mixed_problems import MixedProblem
@@ -16,13 +15,12 @@ from natvi.metrics.psis import resample, smooth_weights
 from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_marginal import Positions, draw_marginal
 from natvi.models.mixed_marginal_density import MarginalDensity
+from natvi.models.mixed_marginal_mixture import COMPONENTS, fit_mixture
 from natvi.models.variance import component_draws
 from natvi.precision import float64
 from natvi.reference import nuts
 from natvi.target.marginal import marginal_log_density
 
-COMPONENTS, DOF, SWEEPS = 6, 6.0, 15
-WIDE_SHARE, WIDE = 0.1, 4.0  # of the draws come from the whole, its covariance so many times as large
 ROUNDS = (2048, 4096, 8192, 16384)  # draws; the first round is never enough
 LEAST_EFFECTIVE, LARGEST_K = 2000, 0.7
 NUTS: dict[str, Any] = {"num_chains": 2, "num_draws": 1500, "num_warmup": 500}
@@ -94,64 +92,3 @@ def sample_marginal(problem: MixedProblem, near: np.ndarray, seed: int) -> Any:
             max_tree_depth=7,
             **NUTS,
         )
-
-
-class Mixture:
-    """A mixture of multivariate t distributions."""
-
-    def __init__(self, shares: np.ndarray, means: np.ndarray, covariances: np.ndarray) -> None:
-        self.shares, self.means, self.dof = shares, means, DOF
-        self.factors = np.linalg.cholesky(covariances)
-
-    def draw(self, number: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw `(number, g)`."""
-        part = rng.choice(len(self.shares), number, p=self.shares)
-        z = rng.standard_normal((number, self.means.shape[1]))
-        z *= np.sqrt(self.dof / rng.chisquare(self.dof, number))[:, None]
-        return self.means[part] + np.einsum("sij,sj->si", self.factors[part], z)
-
-    def distances(self, x: np.ndarray) -> np.ndarray:
-        """Return squared distances `(parts, s)` in sds of the parts."""
-        u = np.linalg.solve(self.factors, np.swapaxes(x[None] - self.means[:, None], 1, 2))
-        return np.sum(u**2, axis=1)
-
-    def log_parts(self, x: np.ndarray) -> np.ndarray:
-        """Return log share + log density of every part, `(parts, s)`."""
-        g, nu = x.shape[1], self.dof
-        constant = gammaln((nu + g) / 2) - gammaln(nu / 2) - 0.5 * g * np.log(nu * np.pi)
-        scale = np.sum(np.log(np.diagonal(self.factors, axis1=1, axis2=2)), axis=1)
-        kernel = -0.5 * (nu + g) * np.log1p(self.distances(x) / nu)
-        return (np.log(self.shares) + constant - scale)[:, None] + kernel
-
-    def log_density(self, x: np.ndarray) -> np.ndarray:
-        """Return the log density `(s,)`."""
-        return np.logaddexp.reduce(self.log_parts(x), axis=0)
-
-
-def fit_mixture(x: np.ndarray, rng: np.random.Generator) -> Mixture:
-    """Fit a mixture to equally weighted draws by expectation maximisation, and add a wide part around all of them.
-
-    In the expectation step draw s belongs to part k with probability rho_sk and has the weight
-    u_sk = (nu + g) / (nu + distance_sk) there, so that far ones count less for mean and covariance.
-    """
-    s, g = x.shape
-    overall = np.cov(x.T).reshape(g, g)
-    ridge = 1e-4 * np.diag(np.diag(overall))
-    shares, means = np.full(COMPONENTS, 1 / COMPONENTS), x[rng.choice(s, COMPONENTS, replace=False)]
-    covariances = np.repeat(overall[None] / 2, COMPONENTS, axis=0)
-    for _ in range(SWEEPS):
-        mixture = Mixture(shares, means, covariances)
-        logs = mixture.log_parts(x)
-        rho = np.exp(logs - np.logaddexp.reduce(logs, axis=0))
-        weight = rho * (mixture.dof + g) / (mixture.dof + mixture.distances(x))
-        # two draws' worth of the overall covariance keep a small part from collapsing
-        shares = (rho.sum(axis=1) + 1.0) / (s + COMPONENTS)
-        means = (weight @ x) / weight.sum(axis=1)[:, None]
-        errors = x[None] - means[:, None]
-        scatter = np.einsum("ks,ksi,ksj->kij", weight, errors, errors, optimize=True)
-        covariances = (scatter + 2 * overall) / (rho.sum(axis=1) + 2)[:, None, None] + ridge
-    return Mixture(
-        np.append((1 - WIDE_SHARE) * shares, WIDE_SHARE),
-        np.concatenate([means, x.mean(axis=0)[None]]),
-        np.concatenate([covariances, WIDE * overall[None]]),
-    )

@@ -39,7 +39,9 @@ def fit(
         str, typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial or gamma.")
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
-    method: Annotated[str, typer.Option(help="auto; without groups also exact or stochastic.")] = "auto",
+    method: Annotated[
+        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact or stochastic.")
+    ] = "auto",
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
     structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column that says how often each row counts.")] = None,
@@ -59,7 +61,8 @@ def fit(
             raise ValueError(
                 "--structure is for models without random effects. Leave it out, or leave out (... | group)."
             )
-        result = glmm(formula, _read(data), **options).fit(method=method, progress=True)
+        noise: dict[str, Any] = {"seed": seed} if method in ("rvb1", "rvb2") else {}  # the others take exact steps
+        result = glmm(formula, _read(data), **options).fit(method=method, progress=True, **noise)
     _deliver(result, out, report, json_file)
 
 

@@ -2,13 +2,11 @@
 
 import numpy as np
 import pytest
-import scipy.stats
 from experiments.__main__ import built
 from experiments.memory import VARIABLE
 from experiments.report import Report
 from experiments.verdict_data import DESIGNS, LARGEST_SD, PER_DESIGN, SMALLEST_SD, _effects, simulate
 from experiments.verdict_outcomes import ALLOWED, Outcome, outcome, source_digest
-from experiments.verdict_truth import DOF, Mixture, fit_mixture
 from experiments.verdicts import rates, tell
 
 
@@ -70,35 +68,6 @@ def test_true_sds_go_through_their_range():
     ratio = (LARGEST_SD / SMALLEST_SD) ** (1 / PER_DESIGN)
     assert SMALLEST_SD * 0.98 < sds[0] < SMALLEST_SD * ratio * 1.02
     assert LARGEST_SD / ratio * 0.98 < sds[-1] < LARGEST_SD * 1.02
-
-
-# --- truths --------------------------------------------------------------------------------------------------
-
-
-def test_density_of_the_mixture():
-    rng = np.random.default_rng(0)
-    means, roots = rng.normal(size=(2, 3)), 0.3 * rng.normal(size=(2, 3, 3)) + np.eye(3)
-    covariances = roots @ np.swapaxes(roots, 1, 2)
-    mixture = Mixture(np.array([0.3, 0.7]), means, covariances)
-    x = mixture.draw(50, rng)
-    parts = [scipy.stats.multivariate_t(m, V, DOF).logpdf(x) for m, V in zip(means, covariances, strict=True)]
-    expected = np.logaddexp(np.log(0.3) + parts[0], np.log(0.7) + parts[1])
-    np.testing.assert_allclose(mixture.log_density(x), expected, rtol=1e-10)
-
-
-def test_a_mixture_fits_a_mode_with_a_plateau():
-    """Draws like those of a log sd that may be minus infinity: importance weights of the fit are worth a lot."""
-    rng = np.random.default_rng(1)
-    peak, plateau = scipy.stats.norm(0.0, 0.5), scipy.stats.uniform(1.0, 20.0)
-    first = np.where(
-        rng.uniform(size=2048) < 0.6, peak.rvs(2048, random_state=rng), plateau.rvs(2048, random_state=rng)
-    )
-    mixture = fit_mixture(np.stack([first, rng.standard_normal(2048)], axis=1), rng)
-    x = mixture.draw(4096, rng)
-    density = (0.6 * peak.pdf(x[:, 0]) + 0.4 * plateau.pdf(x[:, 0])) * scipy.stats.norm.pdf(x[:, 1])
-    weights = density / np.exp(mixture.log_density(x))
-    assert np.mean(weights) == pytest.approx(1.0, abs=0.05)
-    assert weights.sum() ** 2 / np.sum(weights**2) > 2000
 
 
 # --- counting ------------------------------------------------------------------------------------------------

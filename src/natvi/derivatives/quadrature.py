@@ -6,6 +6,9 @@ exp(-2 pi^2/h^2): the step h below keeps it near 1e-10, with 16 nodes for s <= 0
 are centred at the peak of e^{eta} phi(z), clipped where softplus leaves its exponential branch, so that small values
 in the left tail keep their relative accuracy. Beyond s = 64 softplus is a kink with a small bump, and an expansion in
 1/s takes over, so that the number of nodes is bounded.
+
+The widest row decides the number of nodes for all. Where a few rows are much wider than the others, they are taken out
+and have nodes of their own.
 """
 
 import jax.numpy as jnp
@@ -17,6 +20,7 @@ from natvi.derivatives.trapezoid import trapezoid
 
 LOG_ACCURACY = 22.0
 LARGEST_STEP = 0.95
+USUAL, FEW, LEAST_ROWS = 1.0, 8, 1024  # one row in eight may have a larger sd and is then treated apart
 WIDEST = 64.0  # sds beyond this use the expansion; the difference of two predictors of sd 30 is still within
 
 Rows = Float[Array, "*rows"]
@@ -58,14 +62,34 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
     """
     wide = ~(v < WIDEST**2)  # also NaN and infinity, which must not decide the number of nodes
     s = jnp.sqrt(jnp.where(wide, WIDEST**2, v))
+    near = _near_softplus(m, s, log_scale) if m.size < LEAST_ROWS else _in_two_parts(m, s, log_scale)
+    far = _wide_softplus(m, jnp.sqrt(v), log_scale)
+    value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))
+    return value, slope, curvature
+
+
+def _in_two_parts(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows, Rows]:
+    """Return the three expectations, by more nodes for the rows of large s if these are few, else for all."""
+    shape, m, s = m.shape, m.ravel(), s.ravel()
+    log_scale = None if log_scale is None else jnp.broadcast_to(log_scale, shape).ravel()
+    large = s > USUAL
+    room = m.size // FEW
+    (at,) = jnp.nonzero(large, size=room, fill_value=0)
+    apart = jnp.where(jnp.sum(large) <= room, large, False)
+    most = _near_softplus(m, jnp.where(apart, USUAL, s), log_scale)
+    few = _near_softplus(m[at], s[at], None if log_scale is None else log_scale[at])
+    # without large rows `at` points to the first one, whose expectations the finer nodes repeat
+    value, slope, curvature = (a.at[at].set(b).reshape(shape) for a, b in zip(most, few, strict=True))
+    return value, slope, curvature
+
+
+def _near_softplus(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows, Rows]:
+    """Return the three expectations by the trapezoidal rule, with a step that suits the largest s."""
     strip = jnp.pi / jnp.maximum(jnp.max(s), 0.5)
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     # the left tail behaves like e^{eta}: its mass sits at z = s while m + s^2 < 0, at z = -m/s beyond
     centre = jnp.clip(-m / jnp.maximum(s, 1e-30), 0.0, s)
-    near = trapezoid(_softplus, m, s, centre, h, log_scale)
-    far = _wide_softplus(m, jnp.sqrt(v), log_scale)
-    value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))
-    return value, slope, curvature
+    return trapezoid(_softplus, m, s, centre, h, log_scale)
 
 
 def _softplus(x: Rows) -> tuple[Rows, Rows, Rows]:

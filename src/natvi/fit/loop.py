@@ -26,7 +26,7 @@ from natvi.target import SumOfTerms
 CHUNK_SECONDS = 0.5
 LEAST_STEPS = 4  # every call allocates its work space anew, which costs as much as a tenth of a very long step
 TRACE_LENGTH = 1024
-CELLS_PER_SECOND = 3e6  # a cautious guess of rows evaluated per second, for the length of the first chunk
+CELLS_PER_SECOND = 3e7  # a cautious guess of rows evaluated per second, for the length of the first chunk
 
 
 class LoopState(NamedTuple):
@@ -106,11 +106,11 @@ def climb(
         current = _run(target, current, max_steps, tolerance, line, keeper, interruption)
     if keeper is not None:
         save_at_the_end(keeper, current)
-    outcome = judge(current.ascent, tolerance)
+    host = to_host(current)
+    outcome = judge(host.ascent, tolerance)
     if outcome is Outcome.MAX_STEPS and interruption.asked:
         outcome = Outcome.INTERRUPTED
-    steps = min(int(current.ascent.evaluated), TRACE_LENGTH)
-    host = to_host(current)
+    steps = min(int(host.ascent.evaluated), TRACE_LENGTH)
     return Fitted(host, outcome, np.array(host.trace[:steps]))
 
 

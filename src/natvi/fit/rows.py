@@ -14,10 +14,11 @@ from natvi.fit.loop import LoopState, climb
 from natvi.gaussian import CovarianceGaussian
 from natvi.optimize.fixed_point import SYSTEMS, FixedPoint, Packed, newton_start
 from natvi.precision import to_host
-from natvi.target.design_rows import BLOCK_ROWS, LEAST_BLOCKS, DesignRows
+from natvi.target.design_rows import DesignRows
 
 SAMPLE_ROWS = 4096  # rows that the first Newton steps look at
-SAMPLE_STEPS, WHOLE_STEPS = 5, 1
+SAMPLE_STEPS, WHOLE_STEPS = 2, 1
+MANY_COLUMNS = 64
 
 
 class RowsFitted(NamedTuple):
@@ -74,8 +75,8 @@ def climb_rows(
 
 
 def _with_columns(target: DesignRows) -> DesignRows:
-    """Return the target with its columns laid out one after the other, unless it is worked through in blocks."""
-    if target.rows.X.shape[0] >= LEAST_BLOCKS * BLOCK_ROWS:
+    """Return the target with its columns laid out one after the other, if they are many and fit into one block."""
+    if target.in_blocks or target.p < MANY_COLUMNS:
         return target
     return target.with_rows(target.rows._replace(columns=_transposed(target.rows.X)))
 

@@ -1,6 +1,7 @@
 """The formula door to mixed models."""
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from natvi.models.likelihoods import Family, find_family
 from natvi.models.mixed_auto import GaussianStage, choose, lazy_check
 from natvi.models.mixed_criticism import MixedRows
 from natvi.models.mixed_fit import MixedFit
+from natvi.models.mixed_methods import ASCENT, Noise, choose_optimizer, fit_with_noise
 from natvi.models.mixed_notes import describe_data
 from natvi.models.mixed_target import build_target
 from natvi.models.priors import Prior, choose_prior
@@ -25,7 +27,6 @@ from natvi.optimize.ascent import Packed, unpack
 from natvi.precision import float64, to_host
 from natvi.result import Result
 
-METHODS = ("auto", "gva", "marginal")
 STRUCTURES = {"gva": "arrow", "marginal": "draws"}
 
 
@@ -53,9 +54,14 @@ class MixedModel:
         self,
         *,
         method: str = "auto",
-        max_steps: int = 500,
+        optimizer: str | None = None,
+        order: int = 1,
+        step_size: float | None = None,
+        num_samples: int = 1,
+        seed: int = 0,
+        max_steps: int | None = None,
         tolerance: float = 1e-9,
-        state: LoopState | None = None,
+        state: Any = None,
         progress: bool = False,
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 2.0,
@@ -63,13 +69,21 @@ class MixedModel:
         """Fit the model.
 
         Args:
-            method: "gva", the Gaussian approximation with the arrow-shaped precision, by exact ascent; "marginal",
-                which goes on from there: random effects integrated out, shared parameters drawn by importance
-                sampling and the random effects exactly given them; "auto" takes "gva", checks it against the exact
-                marginal, and goes on to "marginal" where it is off.
-            max_steps: Iterations at most.
-            tolerance: Relative rise of the bound at which the fit stops.
-            state: `result.state` of an earlier fit of the same model, to go on from.
+            method: "gva", the Gaussian approximation with the arrow-shaped precision; "marginal", which goes on from
+                there: random effects integrated out, shared parameters drawn by importance sampling and the random
+                effects exactly given them; "auto" takes "gva", checks it against the exact marginal, and goes on to
+                "marginal" where it is off. "rvb1" and "rvb2" are the paper's reparametrized models: Gaussian in random
+                effects that are standardised about predictors of the data, or about their modes.
+            optimizer: "ascent", exact and without randomness, for "auto", "gva" and "marginal"; for noisy steps of
+                "gva" (Algorithm 2S), "rvb1" and "rvb2" (Algorithm 1S) "snngm", "nagm", "adam", "nadam", "pga" or
+                "vogn". By default "ascent", for "rvb1" and "rvb2" "snngm".
+            order: For noisy steps: 1 for first derivatives of the log-density, 2 for second.
+            step_size: For noisy steps; by default the optimizer's own.
+            num_samples: For noisy steps: draws per step.
+            seed: For noisy steps: the same seed gives the same bits.
+            max_steps: Steps at most, those of `state` included; by default 500 exact or 40,000 noisy ones.
+            tolerance: For "ascent": the relative rise of the bound at which the fit stops.
+            state: `result.state` of an earlier fit of the same model by the same method, to go on from.
             progress: Show progress when the fit takes over a second.
             checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
             checkpoint_seconds: The least time between two writes of the checkpoint.
@@ -77,31 +91,35 @@ class MixedModel:
         Returns:
             The result, converged or not: nothing is thrown away.
         """
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
-        if isinstance(max_steps, bool) or not isinstance(max_steps, int | np.integer) or max_steps < 1:
+        noise = Noise(order, step_size, num_samples, seed)
+        optimizer = choose_optimizer(method, optimizer, noise)
+        steps = (500 if optimizer == ASCENT else 40_000) if max_steps is None else max_steps
+        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
             raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
         if not isinstance(tolerance, float) or not 0 < tolerance < 1:
             raise ValueError(f"tolerance must be a number between 0 and 1, e.g. 1e-9; got {tolerance!r}.")
-        if state is not None and not isinstance(state, LoopState):
-            raise ValueError(f"state must be `result.state` of an earlier fit, not {type(state).__name__}.")
+        if optimizer == ASCENT and state is not None and not isinstance(state, LoopState):
+            raise ValueError(
+                f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
+                "it out to start afresh."
+            )
+        keeping: dict[str, Any] = {
+            "max_steps": int(steps),
+            "state": state,
+            "progress": progress,
+            "checkpoint": checkpoint,
+            "checkpoint_seconds": checkpoint_seconds,
+        }
         watch = Stopwatch()
         with float64():
-            target, start, place = build_target(
-                self.design, self.y, self.family, self.prior, self.weight, self.constant
-            )
-            fitted = climb(
-                target,
-                start,
-                max_steps=max_steps,
-                tolerance=tolerance,
-                state=state,
-                progress=progress,
-                checkpoint=checkpoint,
-                checkpoint_seconds=checkpoint_seconds,
-            )
+            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant)
+            target, start, place = mixed
+            named = partial(self._fitted, place=place)
+            if optimizer != ASCENT:
+                return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
+            fitted = climb(target, start, tolerance=tolerance, **keeping)
             posterior, sds = to_host(_finish(fitted.state.ascent.x))
-        model = self._fitted(_in_order(posterior, place), sds.local[..., place])
+        model = named(posterior, sds.local)
         stage = GaussianStage(target, place, posterior, model, fitted)
         chosen = choose(stage, method, progress)
         concerns = chosen.concerns
@@ -119,7 +137,8 @@ class MixedModel:
             steps=chosen.steps,
         )
 
-    def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray) -> MixedFit:
+    def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray, place: np.ndarray) -> MixedFit:
+        """Put names on a Gaussian, its groups brought from the target's order into the data's."""
         design = self.design
         assert design.group_labels is not None and design.group_codes is not None
         rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
@@ -131,8 +150,8 @@ class MixedModel:
             random_names=design.random_names,
             group_name=self.group_name,
             group_labels=design.group_labels,
-            posterior=posterior,
-            local_sds=local_sds,
+            posterior=_in_order(posterior, place),
+            local_sds=local_sds[..., place],
             prior=self.prior.description,
             num_rows=len(self.y),
             notes=self.notes,

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.fit import Outcome, climb
+from natvi.fit.interrupt import Interruption
 from natvi.fit.loop import Fitted
 from natvi.fit.progress import StepProgress
 from natvi.gaussian import ArrowPrecision
@@ -71,7 +72,7 @@ class Chosen(NamedTuple):
 
 
 def choose(stage: GaussianStage, method: str, progress: bool = False) -> Chosen:
-    """Return the Gaussian fit, or go on from it.
+    """Return the Gaussian fit, or go on from it; Ctrl-C on the way gives the Gaussian fit back.
 
     Args:
         stage: The Gaussian fit.
@@ -84,14 +85,22 @@ def choose(stage: GaussianStage, method: str, progress: bool = False) -> Chosen:
     outcome = stage.fitted.outcome
     if method == "gva" or outcome in BROKEN or outcome is Outcome.INTERRUPTED:
         return _gaussian(stage, "", None)
-    if method == "marginal":
-        return _marginal(stage, "", progress)
+    with Interruption() as interruption:
+        if method == "marginal":
+            return _marginal(stage, "", progress, interruption)
+        return _automatic(stage, progress, interruption)
+
+
+def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption) -> Chosen:
+    outcome = stage.fitted.outcome
     steps = len(stage.fitted.trace)
     if outcome is Outcome.MAX_STEPS and steps < CRAWLING:
         return _gaussian(stage, "gva: the step limit came before the fit could be judged", None)
     if stage.model.num_rows > MOST_ROWS:
         return _gaussian(stage, f"gva: method='marginal' was not considered for over {MOST_ROWS:,} rows", None)
     shape = judge_shape(stage.target, stage.posterior, stage.model)
+    if interruption.asked:
+        return _interrupted(stage, "gva: interrupted before it was checked against the exact marginal")
     doubts = [reason for part in shape if part.level != GOOD for reason in part.reasons]
     if outcome is not Outcome.CONVERGED:
         doubts.append(f"the Gaussian fit did not settle in {steps} steps, as with an sd close to zero")
@@ -102,7 +111,7 @@ def choose(stage: GaussianStage, method: str, progress: bool = False) -> Chosen:
         found = (*shape, *judge_data(stage.target, stage.model))
         return _gaussian(stage, "gva, although it does not pass its check: too many random effects per group", found)
     reason = doubts[0].partition(" (")[0]
-    return _marginal(stage, f"marginal, since from gva {reason}", progress)
+    return _marginal(stage, f"marginal, since from gva {reason}", progress, interruption)
 
 
 def can_marginalise(target: SumOfTerms) -> bool:
@@ -114,6 +123,10 @@ def _gaussian(stage: GaussianStage, why: str, concerns: tuple[Trust, ...] | None
     fitted = stage.fitted
     model = _explained(stage.model, why)
     return Chosen(model, "gva", fitted.outcome, float(fitted.state.ascent.elbo), 0.0, fitted.trace, None, concerns)
+
+
+def _interrupted(stage: GaussianStage, why: str) -> Chosen:
+    return _gaussian(stage, why, None)._replace(outcome=Outcome.INTERRUPTED)
 
 
 def lazy_check(stage: GaussianStage) -> partial[tuple[Trust, ...]]:
@@ -132,7 +145,11 @@ def _own(model: MixedFit) -> dict:
 # --- the marginal method -------------------------------------------------------------------------------------
 
 
-def _marginal(stage: GaussianStage, why: str, progress: bool) -> Chosen:
+class StoppedError(Exception):
+    """The user wants no more of the marginal method."""
+
+
+def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Interruption) -> Chosen:
     if not can_marginalise(stage.target):
         raise ValueError(
             f"method='marginal' came for {len(stage.model.random_names)} random effects per group; it needs at most "
@@ -140,8 +157,19 @@ def _marginal(stage: GaussianStage, why: str, progress: bool) -> Chosen:
         )
     model, fitted = stage.model, stage.fitted
     with StepProgress(progress, "marginal") as line:
-        density = MarginalDensity(stage.target, stage.posterior, line.update)
-        draws = draw_marginal(density, *model.shared_moments(), _positions(model), model.num_rows)
+
+        def watch(evaluated: int, value: float) -> None:
+            line.update(evaluated, value)
+            if interruption.asked:
+                raise StoppedError
+
+        density = MarginalDensity(stage.target, stage.posterior, watch)
+        try:
+            draws = draw_marginal(density, *model.shared_moments(), _positions(model), model.num_rows)
+        except StoppedError:
+            return _interrupted(
+                stage, "gva: the marginal method was interrupted, fit(state=result.state) starts it again"
+            )
     sampler = ConditionalSampler.of(stage.target, np.asarray(stage.posterior.mean.local), stage.place)
     found = MarginalFit(
         **{**_own(model), "choice": why},

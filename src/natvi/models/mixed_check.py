@@ -116,7 +116,7 @@ def _judge_moments(seen: Look, fit: "MixedFit") -> Trust:
     widened = f"make the sd of {names[changed]} {change:.2f} times as large"
     parts = [moved] if size > SMALL_SHIFT else []
     parts += [widened] if abs(np.log(change)) > SMALL_CHANGE or not parts else []
-    words = f"{head} {' and '.join(parts)} {tail}: the Gaussian shape of the random effects does not fit"
+    words = f"{head} {' and '.join(parts)} {tail}: {fit.assumption} does not fit"
     return Trust(CARE if size <= LARGE_SHIFT else REFUSE, (words,))
 
 

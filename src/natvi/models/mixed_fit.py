@@ -1,6 +1,7 @@
 """A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,14 +14,14 @@ from natvi.models import mixed_criticism
 from natvi.models.columns import ColumnRecipe
 from natvi.models.likelihoods import Family, find_family
 from natvi.models.mixed_criticism import MixedRows
+from natvi.models.mixed_draws import draw_in_batches
 from natvi.models.mixed_predict import exact_columns, plain_labels, predict_rows
 from natvi.models.tables import gaussian_table
 from natvi.models.variance import component_draws, component_names, component_table, dispersion_name
-from natvi.precision import float64, to_host
+from natvi.precision import float64
 from natvi.target.random_effects import omega_positions
 
 LARGEST_DRAW = 2_000_000_000  # bytes
-LARGEST_BATCH, BATCH_BYTES = 128, 2**27  # draws per compiled call
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,6 +61,11 @@ class MixedFit:
         ]
         lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
+
+    @property
+    def assumption(self) -> str:
+        """What is assumed about the posterior, and may be wrong."""
+        return "the Gaussian shape of the random effects"
 
     @property
     def omega_start(self) -> int:
@@ -140,18 +146,10 @@ class MixedFit:
         return named
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Draw `(s, r, n)` and `(s, g)` in batches of one size: another number of draws needs no new compilation."""
-        fitting = max(1, BATCH_BYTES // (8 * self.posterior.mean.local.size))
-        size = min(LARGEST_BATCH, 1 << (num_samples - 1).bit_length(), 1 << (fitting.bit_length() - 1))
-        local, shared = [], []
+        """Draw `(s, r, n)` and `(s, g)`."""
         with float64():
-            posterior = jax.device_put(self.posterior)
-            keys = jax.random.split(jax.random.key(seed), -(-num_samples // size) * size)
-            for at in range(0, len(keys), size):
-                draws = to_host(_draw(posterior, keys[at : at + size]))
-                local.append(draws.local if keep_local else draws.local[:0].copy())
-                shared.append(draws.shared)
-        return np.concatenate(local)[:num_samples], np.concatenate(shared)[:num_samples]
+            draw = partial(_draw, jax.device_put(self.posterior))
+        return draw_in_batches(draw, num_samples, seed, self.local_sds.size, keep_local)
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -224,10 +222,13 @@ class MixedFit:
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
-        """Rebuild the model from its stored form, weighted draws included where there are some."""
+        """Rebuild the model from its stored form, by whichever method it was fitted."""
         from natvi.models.mixed_marginal_fit import restore_marginal  # which builds on this file
+        from natvi.models.mixed_rvb_fit import restore_rvb  # and this one too
 
         gaussian = cls._restore_gaussian(arrays, document)
+        if "rvb" in document:
+            return restore_rvb(gaussian, arrays, document)
         return restore_marginal(gaussian, arrays, document) if "marginal" in document else gaussian
 
     @classmethod

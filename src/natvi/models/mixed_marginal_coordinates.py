@@ -6,7 +6,8 @@ For two correlated random effects with sds s1, s2 and correlation rho = tanh(a),
 
 so that d omega / d (log s1, a, log s2) has the determinant cosh(a) / s2 up to sign. A correlation that may be close to
 one is a curved ridge of omega, and a straight line in phi = (..., log s1, a, log s2). An sd that may be zero is the
-other way round: a plateau of omega, and a funnel of phi. Functions take one point or many, along the last axis.
+other way round: a plateau of omega, and a funnel of phi. Functions take one point or many, along the last axis. What
+is beyond the range of numbers becomes infinite or NaN without a warning; such points get the weight zero.
 """
 
 from typing import Any
@@ -27,7 +28,9 @@ def has_correlation(target: SumOfTerms) -> bool:
 def to_shared(phi: Any, xp: Any = jnp) -> Any:
     """Return theta_g; its last three coordinates are (omega_11, omega_21, omega_22). `xp` is jax.numpy or numpy."""
     log_s1, a, log_s2 = phi[..., -3], phi[..., -2], phi[..., -1]
-    omega = xp.stack([_log_cosh(a, xp) - log_s1, -xp.exp(-log_s2) * xp.sinh(a), -log_s2], axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        w21 = -xp.exp(-log_s2) * xp.sinh(a)
+    omega = xp.stack([_log_cosh(a, xp) - log_s1, w21, -log_s2], axis=-1)
     return xp.concatenate([phi[..., :-3], omega], axis=-1)
 
 
@@ -44,8 +47,9 @@ def from_shared(shared: np.ndarray) -> np.ndarray:
         [2.0, 0.5, -1.0, 0.1]
     """
     w11, w21, w22 = shared[..., -3], shared[..., -2], shared[..., -1]
-    a = np.arcsinh(-w21 * np.exp(-w22))
-    phi = np.stack([_log_cosh(a, np) - w11, a, -w22], axis=-1)
+    with np.errstate(over="ignore", invalid="ignore"):
+        a = np.arcsinh(-w21 * np.exp(-w22))
+        phi = np.stack([_log_cosh(a, np) - w11, a, -w22], axis=-1)
     return np.concatenate([shared[..., :-3], phi], axis=-1)
 
 
@@ -62,4 +66,5 @@ def slopes(phi: np.ndarray) -> np.ndarray:
 
 
 def _log_cosh(a: Any, xp: Any) -> Any:
-    return xp.logaddexp(a, -a) - np.log(2.0)
+    with np.errstate(invalid="ignore"):
+        return xp.logaddexp(a, -a) - np.log(2.0)

@@ -47,13 +47,14 @@ class Proposal(NamedTuple):
         """Return log q of theta_g."""
         x = from_shared(shared) if self.curved else shared
         g, nu = x.shape[1], self.dof
-        u = np.linalg.solve(self.factor, (x - self.centre).T).T
-        v = u / np.where(u < 0, *self.sides)
         constant = gammaln((nu + g) / 2) - gammaln(nu / 2) - 0.5 * g * np.log(nu * np.pi)
-        kernel = -0.5 * (nu + g) * np.log1p(np.sum(v**2, axis=1) / nu)
         _, log_scale = np.linalg.slogdet(self.factor)
-        log_q = constant + kernel + np.sum(np.log(2.0 / self.sides.sum(axis=0))) - log_scale
-        return log_q - log_volume(x, np) if self.curved else log_q
+        with np.errstate(over="ignore", invalid="ignore"):  # points out of range
+            u = np.linalg.solve(self.factor, (x - self.centre).T).T
+            v = u / np.where(u < 0, *self.sides)
+            kernel = -0.5 * (nu + g) * np.log1p(np.sum(v**2, axis=1) / nu)
+            log_q = constant + kernel + np.sum(np.log(2.0 / self.sides.sum(axis=0))) - log_scale
+            return log_q - log_volume(x, np) if self.curved else log_q
 
 
 Mixture = list[tuple[float, Proposal]]  # shares, which sum to one, and components
@@ -85,7 +86,8 @@ def draw_mixture(parts: Mixture, num_draws: int, seed: int) -> tuple[Float[np.nd
         own = (turn >= edges[k]) & (turn < edges[k + 1])
         draws[own] = part.place(points[own])
     logs = [np.log(share) + part.log_density(draws) for share, part in parts]
-    return draws, np.logaddexp.reduce(logs, axis=0)
+    with np.errstate(invalid="ignore"):
+        return draws, np.logaddexp.reduce(logs, axis=0)
 
 
 def ordered_factor(covariance: Float[np.ndarray, "g g"], first: list[int]) -> Float[np.ndarray, "g g"]:
@@ -116,7 +118,7 @@ def propose(
     steps = np.concatenate([[0.0], -DISTANCES, DISTANCES])
     x = (centre + steps[:, None, None] * factor.T[: len(lopsided)]).reshape(-1, len(centre))
     values = density.values(to_shared(x, np)) + log_volume(x, np) if curved else density.values(x)
-    values = values.reshape(len(steps), -1)
+    values = np.where(np.isfinite(values), values, -np.inf).reshape(len(steps), -1)
     drops = (values[0] - values[1:]).reshape(2, len(DISTANCES), -1)
     for side in range(2):
         for axis in range(len(lopsided)):

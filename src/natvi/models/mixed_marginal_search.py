@@ -2,7 +2,8 @@
 
 An sd that may be zero has a plateau: log p(y, theta_g) hardly changes with omega_kk once the sd is small. It is low
 but wide, the prior alone ends it, and a look from the mode does not see it: other coordinates have other values there.
-So the mode of the others is found with the sd held at a small value, and the way out from there is looked at.
+So the mode of the others is found with the sd held at a small value, and the way out from there is looked at. Where
+several sds may be zero there is one more plateau, on which all of them are.
 """
 
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def find_plateaus(
     slanted: list[int],
     dof: float,
 ) -> Mixture:
-    """Return a component for every log sd that has a plateau towards zero with more than a little mass.
+    """Return a component for every log sd with a plateau towards zero that has some mass, and one for all of them.
 
     Args:
         density: The exact marginal.
@@ -115,10 +116,18 @@ def find_plateaus(
     sign, log_det = np.linalg.slogdet(covariance)
     top = values[0] + 0.5 * log_det + 0.5 * g * np.log(2 * np.pi) if sign > 0 else values[0]
     found: Mixture = []
-    for at, start, value in zip(log_sds, starts, values[1:], strict=True):
-        if not values[0] - value < HOPELESS + HOPELESS_EACH * g:
-            continue
-        part = _look_out(density, start, covariance, at, dof, top)
+    low: list[int] = []  # which of the log sds have a plateau
+    for k, at in enumerate(log_sds):
+        if values[0] - values[k + 1] < HOPELESS + HOPELESS_EACH * g:
+            part = _look_out(density, starts[k], covariance, [at], dof, top)
+            if part is not None:
+                found.append(part)
+                low.append(at)
+    if len(low) > 1:
+        corner = mode.copy()
+        corner[low] += SMALL
+        corner[slanted] = 0.0
+        part = _look_out(density, corner, covariance, low, dof, top)
         found += [] if part is None else [part]
     # each of several gets less: half of the draws stay with the mode
     total = sum(share for share, _ in found)
@@ -126,32 +135,33 @@ def find_plateaus(
 
 
 def _look_out(
-    density: MarginalDensity, start: np.ndarray, covariance: np.ndarray, at: int, dof: float, top: float
+    density: MarginalDensity, start: np.ndarray, covariance: np.ndarray, held: list[int], dof: float, top: float
 ) -> tuple[float, Proposal] | None:
-    """Find the mode of the others with omega_kk held, look along omega_kk, and weigh what is there."""
-    g = len(start)
-    free = np.array([k for k in range(g) if k != at])
-    factor = np.zeros((g, g - 1))
+    """Find the mode of the others with some omega_kk held, look along each of these, and weigh what is there."""
+    g, h = len(start), len(held)
+    free = np.array([k for k in range(g) if k not in held])
+    factor = np.zeros((g, g - h))
     factor[free] = np.linalg.cholesky(covariance[np.ix_(free, free)])
     mode = find_mode(density.scores, start, factor)
-    values = density.values(mode.centre + STEPS[:, None] * np.eye(g)[at])
+    ways = mode.centre + STEPS[:, None, None] * np.eye(g)[held]
+    values = density.values(ways.reshape(-1, g)).reshape(len(STEPS), h)
     inner = mode.covariance[np.ix_(free, free)]
     sign, log_det = np.linalg.slogdet(inner)
     if sign <= 0 or not np.isfinite(mode.top):
         return None
     heights = np.exp(np.clip(np.where(np.isfinite(values), values, -np.inf) - mode.top, -700.0, 50.0))
-    x, y = np.concatenate([STEPS[:2], [0.0], STEPS[2:]]), np.concatenate([heights[:2], [1.0], heights[2:]])
-    length = float(np.sum((y[1:] + y[:-1]) / 2 * np.diff(x)))
-    log_mass = mode.top + 0.5 * log_det + 0.5 * (g - 1) * np.log(2 * np.pi) + np.log(length)
+    x, y = np.insert(STEPS, 2, 0.0), np.insert(heights, 2, 1.0, axis=0)
+    lengths = np.trapezoid(y, x, axis=0)
+    log_mass = mode.top + 0.5 * log_det + 0.5 * (g - h) * np.log(2 * np.pi) + float(np.sum(np.log(lengths)))
     mass = 1.0 / (1.0 + np.exp(np.clip(top - log_mass, -700.0, 700.0)))
     if mass < LITTLE:
         return None
     sides = np.ones((2, g))
-    sides[0, 0] = 1.5
+    sides[0, :h] = 1.5
     # the spread of what lies further out, for a half normal
-    outer = x >= 0
-    sides[1, 0] = np.sqrt(np.trapezoid((x * x * y)[outer], x[outer]) / np.trapezoid(y[outer], x[outer]))
+    out, y = x[x >= 0], y[x >= 0]
+    sides[1, :h] = np.sqrt(np.trapezoid(out[:, None] ** 2 * y, out, axis=0) / np.trapezoid(y, out, axis=0))
     full = np.zeros((g, g))
-    full[at, 0] = 1.0
-    full[np.ix_(free, np.arange(1, g))] = np.linalg.cholesky(inner)
+    full[held, np.arange(h)] = 1.0
+    full[np.ix_(free, np.arange(h, g))] = np.linalg.cholesky(inner)
     return max(LEAST_SHARE, mass), Proposal(mode.centre, full, np.maximum(sides, 0.5), dof)

@@ -128,7 +128,7 @@ def fit_mixed_stochastic(
             raise ValueError(f"{name} must be a whole number of at least 1; got {count!r}.")
     with float64():
         algorithm = mixed_algorithm(
-            target, way, _rule(optimizer, step_size), order=order, num_samples=num_samples, antithetic=antithetic
+            target, way, find_rule(optimizer, step_size), order=order, num_samples=num_samples, antithetic=antithetic
         )
         run = _begin(algorithm, start or default_start(target, way)) if state is None else state
         run, trace, outcome = _run(algorithm, jax.device_put(run), steps, window, jax.random.key(seed), progress)
@@ -145,12 +145,15 @@ def mixed_algorithm(target: SumOfTerms, way: str, rule: Rule, **estimate: Any) -
         raise ValueError(f"way must be one of {', '.join(map(repr, WAYS))}, not {way!r}.")
     if way == "gva":
         return algorithm_2s(target, rule, **estimate)
-    rows = target.grouped[0]
-    reparametrize = rvb1 if way == "rvb1" else rvb2
+    return algorithm_1s(reparametrize(target, way), rule, **estimate)
+
+
+def reparametrize(target: SumOfTerms, way: str) -> ReparametrizedEffects:
+    """Return the model of (tilde, theta_g) for "rvb1" or "rvb2", with the predictors and slopes of its family."""
+    rows, change = target.grouped[0], rvb1 if way == "rvb1" else rvb2
     if not isinstance(rows, LikelihoodRows):
-        return algorithm_1s(reparametrize(target), rule, **estimate)  # which explains what is needed
-    known = reparametrize(target, data_predictor(rows), canonical_slopes(rows.family))
-    return algorithm_1s(known, rule, **estimate)
+        return change(target)  # which explains what is needed
+    return change(target, data_predictor(rows), canonical_slopes(rows.family))
 
 
 def default_start(target: SumOfTerms, way: str) -> Any:
@@ -181,7 +184,13 @@ def estimate_elbo(target: Any, gaussian: Any, num_draws: int = 1000, seed: int =
     return float(np.mean(values)), float(np.std(values, ddof=1)) / num_draws**0.5
 
 
-def _rule(optimizer: Rule | str, step_size: StepSize | None) -> Rule:
+def draw_original(target: Any, gaussian: Any, keys: Key[Array, " s"]) -> ArrowVector:
+    """Draw once for each key and map back to the original scale; to be called inside `float64()`."""
+    return _draw(target, gaussian, keys, _draws_at_once(target))
+
+
+def find_rule(optimizer: Rule | str, step_size: StepSize | None) -> Rule:
+    """Return the rule of that name; a rule comes back as it is."""
     if isinstance(optimizer, Rule):
         if step_size is not None:
             raise ValueError("step_size is for an optimizer given by name; this one came as a rule with its own.")
@@ -238,10 +247,13 @@ def _take_steps(
 
 def _keys(target: Any, num_draws: int, seed: int) -> tuple[Key[Array, " s"], int]:
     """Return a key for each draw, and how many draws to work on at once."""
-    rows: Any = target.grouped[0] if isinstance(target, SumOfTerms) else target.groups.likelihood
     # a fit folds its counts into the key itself
-    keys = jax.random.split(jax.random.split(jax.random.key(seed))[1], num_draws)
-    return keys, int(np.clip(CELLS_AT_ONCE // max(rows.y.size, 1), 1, 64))
+    return jax.random.split(jax.random.split(jax.random.key(seed))[1], num_draws), _draws_at_once(target)
+
+
+def _draws_at_once(target: Any) -> int:
+    rows: Any = target.grouped[0] if isinstance(target, SumOfTerms) else target.groups.likelihood
+    return int(np.clip(CELLS_AT_ONCE // max(rows.y.size, 1), 1, 64))
 
 
 @partial(jax.jit, static_argnums=3)

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natvi.derivatives import exact_derivatives
@@ -60,7 +61,7 @@ class AscentState(NamedTuple):
 def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
     x = start if isinstance(start, Packed) else pack(start)
-    _, residual, _ = jax.eval_shape(evaluate, target, x)
+    _, _, residual, _ = jax.eval_shape(evaluate, target, x)
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
     memory = MEMORY if isinstance(target, FixedPoint) else GROUPED_MEMORY
     past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((memory, *a.shape)), (x, residual))
@@ -83,8 +84,7 @@ def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> Asc
 
 def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentState:
     """Try one candidate; accept it if the bound rises."""
-    candidate = _propose(state)
-    G, residual, elbo = evaluate(target, candidate)
+    candidate, G, residual, elbo = evaluate(target, _propose(state))
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0
@@ -117,7 +117,7 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
     )
 
 
-def is_stalled(state: AscentState) -> Bool[Array, ""]:
+def is_stalled(state: AscentState) -> Bool[Array, ""] | np.bool_:
     """Whether no step, however short, raises the bound."""
     return state.halvings > MAX_HALVINGS
 
@@ -138,8 +138,8 @@ def unpack(x: Packed) -> Natural:
     return Natural(linear, ArrowMatrix(A.reshape(r, r, n), B.reshape(g, r, n), x.shared[g:].reshape(g, g)))
 
 
-def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
-    """Return G(x), the residual and the bound of a mixed model, or what another system says.
+def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+    """Return x, G(x), the residual and the bound of a mixed model, or what another system says.
 
     The residual is T^-1 E grad, and for each group T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2, the relative change of its
     precision: with that the mixing sees the spread of the random effects.
@@ -156,7 +156,7 @@ def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed
     spread = small_blocks.solve_lower(gaussian.factor.local, half.swapaxes(0, 1)) / jnp.sqrt(2.0)
     n = spread.shape[-1]
     residual = Packed(jnp.concatenate([whitened.local, spread.reshape(-1, n)]), whitened.shared)
-    return pack(Natural(new_linear, new_precision)), residual, elbo
+    return x, pack(Natural(new_linear, new_precision)), residual, elbo
 
 
 def _propose(state: AscentState) -> Packed:

@@ -1,7 +1,8 @@
 """What the deterministic ascent needs of a model: one map, and how far a point moves under it.
 
-x is packed in two arrays, per group and shared; `evaluate` returns G(x), the full natural-gradient step from x, the
-residual, which is that step in units of posterior sds, and the bound at x. Mixed models are handled by the ascent
+x is packed in two arrays, per group and shared; `evaluate` may first move x uphill where that is cheap, and returns x,
+G(x), the full natural-gradient step from x, the residual, which is that step in units of posterior sds, and the bound
+at x. Mixed models are handled by the ascent
 itself; models without groups have one of the systems here, whose arrays per group are empty.
 """
 
@@ -11,13 +12,16 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
-from natvi.target.design_rows import DesignRows
+from natvi.target.design_rows import DesignRows, Expectation
+from natvi.target.likelihood_rows import RowExpectation
 
 LEAST_NEWTON_STEP = 4.0**-8
+MOST_MEAN_STEPS, COLUMNS_PER_STEP = 3, 40  # of the mean alone: with more columns they are cheaper beside X' W X
+LEAST_RISE = 1e-5  # in nats, that makes such a step worth its while
 
 
 class Packed(NamedTuple):
@@ -31,8 +35,8 @@ class Packed(NamedTuple):
 class FixedPoint(Protocol):
     """A model without groups, ready for the ascent."""
 
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
-        """Return G(x), the residual and the bound."""
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+        """Return x, or a better point that was cheap to find, with G, the residual and the bound there."""
         ...
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
@@ -65,17 +69,22 @@ class DenseSystem(eqx.Module):
         R = solve_triangular(T, jnp.eye(d), lower=True)
         return R.T @ (R @ linear), R, jnp.sum(jnp.log(jnp.diagonal(T)))
 
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
-        """Return G(x), the residual T^-1 E grad and the bound."""
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+        """Return x with its mean moved, G, the residual T^-1 E grad and the bound."""
         mean, R, log_root = self._moments(x)
-        value, grad, hess = self.target.expected(_Whitened(mean, R))
         d = mean.shape[0]
+        if self.target.in_blocks:
+            value, grad, hess = self.target.expected(_Whitened(mean, R))
+        else:
+            mean, (value, grad, hess) = _settle_mean(self.target, _Whitened(mean, R))
+            precision = x.shared[d:]
+            x = Packed(x.local, jnp.concatenate([precision.reshape(d, d) @ mean, precision]))
         entropy = 0.5 * d * (1 + jnp.log(2 * jnp.pi)) - log_root
         G = jnp.concatenate([grad - hess @ mean, -hess.reshape(-1)])
         # the relative change of the precision, T^-1 (S' - S) T^-T = -T^-1 E hess T^-T - I
         change = (-R @ hess @ R.T - jnp.eye(d)) / jnp.sqrt(2.0)
         residual = jnp.concatenate([R @ grad, change.reshape(-1)])
-        return Packed(x.local, G), Packed(x.local, residual), value + entropy
+        return x, Packed(x.local, G), Packed(x.local, residual), value + entropy
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return N(mean, S^-1) with S the information at the mean."""
@@ -107,6 +116,48 @@ class _Whitened(NamedTuple):
         return jnp.sqrt(jnp.sum(self.root**2, axis=0))
 
 
+class _Looked(NamedTuple):
+    """A mean with what the rows say there, and how far the next try goes."""
+
+    mean: Float[Array, " d"]
+    value: Float[Array, ""]
+    grad: Float[Array, " d"]
+    each: RowExpectation
+    size: Float[Array, ""]
+    looks: Int[Array, ""]
+
+
+def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], Expectation]:
+    """Move the mean by steps of Sigma E grad while the covariance stays, and return it with the expectations there.
+
+    The variances of the predictors stay as well, so that a step costs two products with X, where X' W X and the
+    variances cost as many as there are columns. A step that does not raise the bound is halved.
+    """
+    moments = target.moments(q)
+    most = min(MOST_MEAN_STEPS, target.p // COLUMNS_PER_STEP)
+
+    def look(mean: Array) -> tuple[Array, Array, RowExpectation]:
+        each = target.each_row(target.moved(moments, mean))
+        return *target.first_order(each, q._replace(mean=mean)), each
+
+    def promising(now: _Looked) -> Array:
+        rise = 0.5 * jnp.sum((q.root @ now.grad) ** 2)  # of a quadratic bound
+        return (now.looks <= most) & ((now.looks == 0) | (rise > LEAST_RISE))
+
+    def step(now: _Looked) -> _Looked:
+        mean = now.mean + now.size * q.covariance_product(now.grad)
+        value, grad, each = look(mean)
+        rises = value >= now.value
+        kept = (mean, value, grad, each)
+        mean, value, grad, each = jax.tree.map(lambda new, old: jnp.where(rises, new, old), kept, now[:4])
+        return _Looked(mean, value, grad, each, jnp.where(rises, 1.0, 0.5 * now.size), now.looks + 1)
+
+    _, grad, each = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, q.mean))
+    start = _Looked(q.mean, jnp.asarray(-jnp.inf), grad, each, jnp.ones(()), jnp.zeros((), jnp.int32))
+    end = jax.lax.while_loop(promising, step, start)
+    return end.mean, Expectation(end.value, end.grad, target.second_order(end.each, q.factor))
+
+
 class DiagonalSystem(eqx.Module):
     """Independent coordinates: x = (mu, log s).
 
@@ -121,15 +172,15 @@ class DiagonalSystem(eqx.Module):
         mean, log_sd = jnp.split(x.shared, 2)
         return CovarianceGaussian(mean, DiagonalFactor(jnp.exp(log_sd)))
 
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Float[Array, ""]]:
-        """Return G(x), the residual in sds and the bound."""
+    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+        """Return x, G(x), the residual in sds and the bound."""
         q = self.gaussian(x)
         value, grad, hess = self.target.expected(_Independent(q.mean, q.factor.values))
         step = cho_solve((jnp.linalg.cholesky(-hess), True), grad)
         log_sd = -0.5 * jnp.log(-jnp.diagonal(hess))
         G = jnp.concatenate([q.mean + step, log_sd])
         residual = jnp.concatenate([step / q.factor.values, log_sd - jnp.log(q.factor.values)])
-        return Packed(x.local, G), Packed(x.local, residual), value + q.entropy()
+        return x, Packed(x.local, G), Packed(x.local, residual), value + q.entropy()
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return independent coordinates with the information's diagonal at the mean."""

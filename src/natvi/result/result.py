@@ -257,9 +257,8 @@ class Result:
 
     def pictures(self) -> list[Any]:
         """Return the pictures of the report."""
-        if "Fixed effects" in self.model.tables(0.95):
-            return [self.plot_fixed_effects(), self.plot_random_effects(), self.plot_trace()]
-        shown = [self.plot_fixed_effects(), self.plot_posterior()]
+        mixed = "Fixed effects" in self.model.tables(0.95)
+        shown = [self.plot_fixed_effects(), self.plot_random_effects() if mixed else self.plot_posterior()]
         if isinstance(self.model, PredictiveModel) and self.model.rows is not None:
             shown += [self.plot_residuals(), self.plot_predictive()]
         return [*shown, self.plot_trace()]

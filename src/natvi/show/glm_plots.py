@@ -74,8 +74,13 @@ def residuals(fitted: np.ndarray, pearson: np.ndarray, quantile: np.ndarray, dis
     from matplotlib.figure import Figure
 
     left, right = Figure(figsize=(7.6, 3.4), layout="constrained").subplots(1, 2)
-    left.plot(fitted, pearson, ".", color=SHADE, markersize=4, alpha=0.5 if discrete else 0.8, label="rows")
     centres, means, errors = bin_means(fitted, pearson)
+    edge = residual_edge(pearson, np.abs(means) + 2 * errors)
+    beyond = np.abs(pearson) > edge
+    near, far = (fitted[~beyond], pearson[~beyond]), (fitted[beyond], np.clip(pearson[beyond], -edge, edge))
+    left.plot(*near, ".", color=SHADE, markersize=4, alpha=0.5 if discrete else 0.8, label="rows")
+    if beyond.any():
+        left.plot(*far, "d", color=SHADE, markersize=4, label=f"{beyond.sum():,} beyond ±{edge:.2g}")
     left.errorbar(centres, means, 2 * errors, fmt="o", color=INK, markersize=4, linewidth=1.2, label="bins, ± 2 se")
     left.axhline(0, color="0.6", linewidth=0.8, zorder=0)
     left.set(xlabel="fitted", ylabel="Pearson residual", title="residuals")
@@ -89,6 +94,18 @@ def residuals(fitted: np.ndarray, pearson: np.ndarray, quantile: np.ndarray, dis
     for ax in (left, right):
         ax.spines[["top", "right"]].set_visible(False)
     return np.array([left, right])
+
+
+def residual_edge(residuals: np.ndarray, bins: np.ndarray) -> float:
+    """Return where the picture ends: at the largest residual, or earlier if a few far ones would squeeze the others.
+
+    Example:
+        >>> residual_edge(np.array([-1.0, 0.5, 2.0]), np.array([0.3]))
+        2.0
+    """
+    largest = float(np.max(np.abs(residuals)))
+    usual = max(4.0, 1.5 * float(np.quantile(np.abs(residuals), 0.99)), float(np.max(bins)))
+    return usual if largest > 2 * usual else largest
 
 
 def bin_means(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

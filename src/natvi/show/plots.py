@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 INK, SHADE = "#1f4e79", "#9db8d2"
-MOST_GROUPS = 400
+MOST_GROUPS, MOST_EFFECTS = 400, 4
 LONGEST_NAME = 40
 
 
@@ -32,6 +32,7 @@ def trace(elbo: np.ndarray, ax: Any = None) -> Any:
     gap = np.maximum(elbo[-1] - elbo[:-1], 1e-12) if len(elbo) > 1 else np.array([])
     ax.semilogy(np.arange(1, len(gap) + 1), gap, color=INK, marker="o", markersize=3, linewidth=1)
     ax.set(xlabel="iteration", ylabel="nats below the final ELBO", title="convergence")
+    ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
 
@@ -49,17 +50,38 @@ def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
 
 
 def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
-    """Plot the effects of every group in ascending order; of very many groups an even selection."""
-    first = effects["effect"].iloc[0]
-    ordered = effects.loc[effects["effect"] == first].sort_values(by="mean")
+    """Plot the effects of every group in ascending order; of very many groups an even selection.
+
+    Args:
+        effects: A row for every effect of every group; the first column names the group.
+        ax: An axis for the first effect; without it every effect gets a panel of its own, up to four.
+
+    Returns:
+        The axis of the first effect; the others are in the same figure.
+    """
+    names = list(effects["effect"].unique())
+    if ax is None:
+        from matplotlib.figure import Figure
+
+        shown = names[:MOST_EFFECTS]
+        figure = Figure(figsize=(6.0 if len(shown) == 1 else 7.6, 3.5), layout="constrained")
+        panels = figure.subplots(1, len(shown), squeeze=False)[0]
+        for panel in panels:
+            panel.spines[["top", "right"]].set_visible(False)
+    else:
+        shown, panels = names[:1], [ax]
+    for name, panel in zip(shown, panels, strict=True):
+        _ordered_effects(effects.loc[effects["effect"] == name].sort_values(by="mean"), name, panel)
+    return panels[0]
+
+
+def _ordered_effects(ordered: pd.DataFrame, name: str, ax: Any) -> None:
     if len(ordered) > MOST_GROUPS:
         ordered = ordered.iloc[np.linspace(0, len(ordered) - 1, MOST_GROUPS).astype(int)]
-    ax = ax or new_axis()
     at = np.arange(len(ordered))
     low, high = ordered.iloc[:, -2].to_numpy(), ordered.iloc[:, -1].to_numpy()
-    ax.vlines(at, low, high, color=SHADE, linewidth=max(0.5, 120 / len(ordered)))
+    ax.vlines(at, low, high, color=SHADE, linewidth=float(np.clip(120 / len(ordered), 0.5, 4.0)))
     ax.plot(at, ordered["mean"], ".", color=INK, markersize=4)
     ax.axhline(0, color="0.6", linewidth=0.8, zorder=0)
-    ax.set(xlabel=f"{label(ordered.columns[0])}, ordered", ylabel=label(first), title="random effects")
+    ax.set(xlabel=f"{label(ordered.columns[0])}, ordered", ylabel=label(name), title="random effects")
     ax.set_xticks([])
-    return ax

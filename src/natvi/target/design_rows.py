@@ -101,7 +101,7 @@ class DesignRows(eqx.Module):
 
     def hessian(self, theta: Float[Array, " d"], factor: Factor) -> Hessian:
         """Return the Hessian at one point on the factor's pattern."""
-        return self._with_prior(self._scale * self._hessian(self._at(theta), factor))
+        return self.second_order(self._at(theta), factor)
 
     def row_gradients(self, theta: Float[Array, " d"]) -> Float[Array, "k d"]:
         """Return the gradient of each row's log-likelihood, not scaled up."""
@@ -111,14 +111,19 @@ class DesignRows(eqx.Module):
 
     # --- under a Gaussian --------------------------------------------------------------------------------
 
+    @property
+    def in_blocks(self) -> bool:
+        """Whether the rows are so many that they are worked through in blocks."""
+        return self.rows.X.shape[0] >= LEAST_BLOCKS * BLOCK_ROWS
+
     def expected(self, gaussian: FlatMarginals) -> Expectation:
         """Return E log-density, E grad and E hess under the Gaussian, exactly.
 
         Very many rows are worked through in blocks, which stay in the processor's cache from their predictors to
         their part of X' W X.
         """
-        k, mean = self.rows.X.shape[0], gaussian.mean
-        num_blocks = k // BLOCK_ROWS if k >= LEAST_BLOCKS * BLOCK_ROWS else 0
+        k = self.rows.X.shape[0]
+        num_blocks = k // BLOCK_ROWS if self.in_blocks else 0
         total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
         if num_blocks:
 
@@ -127,9 +132,41 @@ class DesignRows(eqx.Module):
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
-        value, grad, hess = jax.tree.map(lambda a: self._scale * a, total)
-        value += self.constant + self.prior.expected_value(mean, gaussian.marginal_sds() ** 2)
-        return Expectation(value, grad + self.prior.gradient(mean), self._with_prior(hess))
+        return Expectation(*self._whole(total[:2], gaussian), self._with_prior(self._scale * total.hess))
+
+    def moments(self, gaussian: FlatMarginals) -> PredictorMoments:
+        """Return mean and variance of every row's predictor, with those of the dispersion and its covariances."""
+        X, mean = self.rows.X, gaussian.mean
+        eta = self._predictor(mean)
+        if not self.family.has_dispersion:
+            return PredictorMoments(eta, gaussian.row_variances(X))
+        padded = jnp.pad(X, ((0, 0), (0, 1)))
+        column = gaussian.covariance_product(jnp.zeros_like(mean).at[-1].set(1.0))  # Cov(theta, dispersion)
+        return PredictorMoments(eta, gaussian.row_variances(padded), mean[-1], column[-1], padded @ column)
+
+    def moved(self, moments: PredictorMoments, mean: Float[Array, " d"]) -> PredictorMoments:
+        """Return the moments of a Gaussian with the same covariance and another mean."""
+        return moments._replace(mean=self._predictor(mean), disp_mean=self._dispersion(mean))
+
+    def each_row(self, moments: PredictorMoments) -> RowExpectation:
+        """Return the expected log-likelihood of every row with its derivatives."""
+        return jax.tree.map(self._weighted, self.family.expected(self.rows.y, moments))
+
+    def first_order(self, each: RowExpectation, gaussian: FlatMarginals) -> tuple[Float[Array, ""], Float[Array, " d"]]:
+        """Return E log-density and E grad."""
+        return self._whole(self._sums(each), gaussian)
+
+    def second_order(self, each: RowExpectation, factor: Factor) -> Hessian:
+        """Return E hess on the factor's pattern."""
+        return self._with_prior(self._scale * self._hessian(each, factor))
+
+    def _whole(
+        self, rows: tuple[Float[Array, ""], Float[Array, " d"]], gaussian: FlatMarginals
+    ) -> tuple[Float[Array, ""], Float[Array, " d"]]:
+        """Scale value and gradient of the rows up and add what does not come from rows."""
+        value, grad = rows
+        prior = self.prior.expected_value(gaussian.mean, gaussian.marginal_sds() ** 2)
+        return self._scale * value + self.constant + prior, self._scale * grad + self.prior.gradient(gaussian.mean)
 
     def _cut(self, start: Array | int, size: int) -> "DesignRows":
         """Return the target with `size` rows from `start` on."""
@@ -140,29 +177,20 @@ class DesignRows(eqx.Module):
 
     def _likelihood(self, gaussian: FlatMarginals) -> Expectation:
         """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
-        each = self._rows(self._moments(gaussian))
+        each = self.each_row(self.moments(gaussian))
+        return Expectation(*self._sums(each), self._hessian(each, gaussian.factor))
+
+    def _sums(self, each: RowExpectation) -> tuple[Float[Array, ""], Float[Array, " d"]]:
         grad = each.d_eta @ self.rows.X
         if each.d_disp is not None:
             grad = jnp.append(grad, jnp.sum(each.d_disp))
-        return Expectation(jnp.sum(each.value), grad, self._hessian(each, gaussian.factor))
-
-    def _moments(self, gaussian: FlatMarginals) -> PredictorMoments:
-        X, mean = self.rows.X, gaussian.mean
-        eta = self._predictor(mean)
-        if not self.family.has_dispersion:
-            return PredictorMoments(eta, gaussian.row_variances(X))
-        padded = jnp.pad(X, ((0, 0), (0, 1)))
-        column = gaussian.covariance_product(jnp.zeros_like(mean).at[-1].set(1.0))  # Cov(theta, dispersion)
-        return PredictorMoments(eta, gaussian.row_variances(padded), mean[-1], column[-1], padded @ column)
+        return jnp.sum(each.value), grad
 
     def _at(self, theta: Float[Array, " d"]) -> RowExpectation:
         # a point is a Gaussian without spread
         eta, disp = self._predictor(theta), self._dispersion(theta)
         zero = jnp.zeros_like(eta)
-        return self._rows(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
-
-    def _rows(self, moments: PredictorMoments) -> RowExpectation:
-        return jax.tree.map(self._weighted, self.family.expected(self.rows.y, moments))
+        return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
 
     def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
         return each if self.rows.weight is None else self.rows.weight * each

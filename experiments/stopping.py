@@ -23,6 +23,7 @@ from natvi.linalg import ArrowVector
 from natvi.models.formula import build_design, parse_formula
 from natvi.models.likelihoods import FAMILIES
 from natvi.models.mixed_target import build_target
+from natvi.optimize.rule import replace
 from natvi.precision import float64
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.function import FunctionTarget
@@ -91,7 +92,7 @@ def best_logistic(target: DesignRows) -> jax.Array:
         _, grad, hess = exact_derivatives(target, q)
         factor = jnp.linalg.cholesky(-hess)
         move = jax.scipy.linalg.cho_solve((factor, True), grad)
-        q = optimize.rule.replace(q, q.mean + move, type(q.factor)(factor))
+        q = replace(q, q.mean + move, type(q.factor)(factor))
     return exact_derivatives(target, q).elbo
 
 
@@ -100,7 +101,9 @@ def epilepsy_case() -> Case:
     model = natvi.glmm("y ~ base*trt + age + visit + (1 | subject)", load_epilepsy(), family="poisson", prior="paper")
     best = model.fit().elbo
     target, *_ = build_target(model.design, model.y, model.family, model.prior)
-    n, g = len(model.design.group_labels), len(model.prior.mean)
+    labels = model.design.group_labels
+    assert labels is not None
+    n, g = len(labels), len(model.prior.mean)
     start = arrow_precision(ArrowVector(jnp.zeros((1, n)), jnp.zeros(g)), len(model.y) ** -0.5)
     bound = jax.jit(lambda q: exact_derivatives(target, q).elbo)
     return Case(f"Epilepsy, d = {n + g}, arrow T", recipes.algorithm_2s, target, start, best, bound)

@@ -133,3 +133,15 @@ def test_dtype_is_kept():
         assert {a.dtype for a in jax.eval_shape(expected_softplus, narrow, narrow)} == {np.dtype(np.float32)}
     wide = jnp.zeros(3)
     assert {a.dtype for a in jax.eval_shape(expected_softplus, wide, wide)} == {np.dtype(np.float64)}
+
+
+@pytest.mark.parametrize("num_wide", [0, 3, 100, 2000])
+def test_few_wide_rows_are_treated_apart(num_wide):
+    """None, few, as many as have room, and more than that: each row is what it is alone."""
+    rng = np.random.default_rng(1)
+    m, s = rng.normal(0.0, 4.0, 2048), rng.uniform(0.1, 1.0, 2048)
+    s[rng.choice(2048, num_wide, replace=False)] = rng.uniform(1.5, 80.0, num_wide)
+    together = in_one_batch(jnp.asarray(m), jnp.asarray(s**2))
+    alone = one_by_one(jnp.asarray(m), jnp.asarray(s**2))
+    for found, expected in zip(together, alone, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-7)

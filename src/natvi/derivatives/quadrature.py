@@ -20,7 +20,7 @@ from natvi.derivatives.trapezoid import trapezoid
 
 LOG_ACCURACY = 22.0
 LARGEST_STEP = 0.95
-USUAL, FEW, LEAST_ROWS = 1.0, 8, 1024  # one row in eight may have a larger sd and is then treated apart
+USUAL, FEW, LEAST_ROWS = 1.0, 8, 512  # one row in eight may have a larger sd and is then treated apart
 WIDEST = 64.0  # sds beyond this use the expansion; the difference of two predictors of sd 30 is still within
 
 Rows = Float[Array, "*rows"]

@@ -16,8 +16,8 @@ from natvi.optimize.fixed_point import SYSTEMS, FixedPoint, Packed, newton_start
 from natvi.precision import to_host
 from natvi.target.design_rows import DesignRows
 
-SAMPLE_ROWS = 4096  # rows that the first Newton steps look at
-SAMPLE_STEPS, WHOLE_STEPS = 2, 1
+SAMPLE_ROWS = 4096  # rows that the first Newton steps look at where there are very many
+SAMPLE_STEPS, LAST_STEPS, WHOLE_STEPS = 5, 1, 2  # on the sample, after that on all rows, and where all are looked at
 MANY_COLUMNS = 64
 
 
@@ -98,9 +98,10 @@ def _sample(target: DesignRows) -> DesignRows | None:
 @jax.jit
 def _start(system: Any, sample: DesignRows | None) -> Packed:
     """Return a start: Newton steps towards the mode, the first ones on a sample of the rows."""
-    few = system.target if sample is None else sample
-    mean = newton_start(few, rough_mean(few), SAMPLE_STEPS)
-    return system.start(mean if sample is None else newton_start(system.target, mean, WHOLE_STEPS))
+    if sample is None:
+        return system.start(newton_start(system.target, rough_mean(system.target), WHOLE_STEPS))
+    mean = newton_start(sample, rough_mean(sample), SAMPLE_STEPS)
+    return system.start(newton_start(system.target, mean, LAST_STEPS))
 
 
 def rough_mean(target: DesignRows) -> Float[Array, " d"]:

@@ -22,12 +22,12 @@ class MixedProblem:
     def __init__(self, name: str, load: Callable[[], Any], formula: str, family: str, prior: str = "paper") -> None:
         """Describe the problem; nothing is loaded yet."""
         self.name, self.formula, self.family, self.prior = name, formula, family, prior
-        self._load = load
+        self.load = load
 
     @cached_property
     def model(self) -> natvi.MixedModel:
         """The model with its data."""
-        return natvi.glmm(self.formula, self._load(), family=self.family, prior=self.prior)
+        return natvi.glmm(self.formula, self.load(), family=self.family, prior=self.prior)
 
     @cached_property
     def built(self) -> MixedTarget:

@@ -62,7 +62,8 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
     """
     wide = ~(v < WIDEST**2)  # also NaN and infinity, which must not decide the number of nodes
     s = jnp.sqrt(jnp.where(wide, WIDEST**2, v))
-    near = _near_softplus(m, s, log_scale) if m.size < LEAST_ROWS else _in_two_parts(m, s, log_scale)
+    flat = m.ndim == 1 and m.size >= LEAST_ROWS  # rows of groups have about the same sds, and more axes
+    near = _in_two_parts(m, s, log_scale) if flat else _near_softplus(m, s, log_scale)
     far = _wide_softplus(m, jnp.sqrt(v), log_scale)
     value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))
     return value, slope, curvature
@@ -70,8 +71,6 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
 
 def _in_two_parts(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows, Rows]:
     """Return the three expectations, by more nodes for the rows of large s if these are few, else for all."""
-    shape, m, s = m.shape, m.ravel(), s.ravel()
-    log_scale = None if log_scale is None else jnp.broadcast_to(log_scale, shape).ravel()
     large = s > USUAL
     room = m.size // FEW
     (at,) = jnp.nonzero(large, size=room, fill_value=0)
@@ -79,7 +78,7 @@ def _in_two_parts(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows,
     most = _near_softplus(m, jnp.where(apart, USUAL, s), log_scale)
     few = _near_softplus(m[at], s[at], None if log_scale is None else log_scale[at])
     # without large rows `at` points to the first one, whose expectations the finer nodes repeat
-    value, slope, curvature = (a.at[at].set(b).reshape(shape) for a, b in zip(most, few, strict=True))
+    value, slope, curvature = (a.at[at].set(b) for a, b in zip(most, few, strict=True))
     return value, slope, curvature
 
 

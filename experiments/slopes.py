@@ -2,7 +2,7 @@
 
 Both sample the posterior of the shared parameters with the random effects integrated out by the same quadrature; the
 marginal method by weighted draws, NUTS by walking. Draws of NUTS are kept by `experiments.memory`; where there are
-none, they are made here, which takes a minute for sleepstudy and half an hour for contraception.
+none, they are made here, which takes two minutes for sleepstudy and twenty for contraception.
 
 In contraception the sd of the slopes may be zero. How much of the posterior says so is known in a third way: where the
 sd is so small that the slopes do nothing, the posterior is that of the model without slopes times the prior of the sd,

@@ -292,3 +292,20 @@ def hermite(orders: tuple[int, ...]) -> tuple[np.ndarray, np.ndarray]:
     for _, w in rules:
         weights = np.outer(weights, w / np.sqrt(2 * np.pi)).ravel()
     return nodes, weights
+
+
+def check_draws_against_tables(result, num_groups: int, num_draws: int) -> None:
+    """Draws of a fit of `y ~ x + (1 | g)` whose tables come from draws too: the same law, the same bits for a seed."""
+    draws = result.sample(num_draws, seed=1)
+    assert draws["Intercept|g"].shape == (num_draws, num_groups) and draws["x"].dtype == np.float64
+    for name, row in result.summary().iterrows():
+        z = (draws[str(name)].mean() - row["mean"]) / row["sd"]
+        assert abs(z) < 0.08 and abs(draws[str(name)].std() / row["sd"] - 1) < 0.08
+    effects = result.random_effects()
+    assert list(effects.columns) == ["g", "effect", "mean", "sd", "q2.5", "q97.5"]
+    z = (draws["Intercept|g"].mean(0) - effects["mean"]) / effects["sd"]
+    assert np.max(np.abs(z)) < 5 * np.sqrt(1 / 1000 + 1 / num_draws)
+    again, other = result.sample(num_draws, seed=1), result.sample(num_draws, seed=2, random_effects=False)
+    assert all(np.array_equal(draws[name], again[name]) for name in draws)
+    assert not np.array_equal(draws["x"], other["x"]) and "Intercept|g" not in other
+    np.testing.assert_array_equal(result.sample(num_draws, seed=1, random_effects=False)["x"], draws["x"])

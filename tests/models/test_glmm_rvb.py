@@ -18,7 +18,7 @@ from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_methods import judge_noise
 from natvi.models.mixed_rvb_fit import RvbFit
 from natvi.precision import float64
-from strategies import compile_fits_quickly, quick_jit
+from strategies import check_draws_against_tables, compile_fits_quickly, quick_jit
 
 FORMULA = "y ~ x + (1 | g)"
 NUM_DRAWS = 3000
@@ -206,18 +206,7 @@ def test_summary_says_how_it_was_done(rvb: natvi.Result) -> None:
 
 
 def test_draws_agree_with_the_tables(rvb: natvi.Result) -> None:
-    draws = rvb.sample(NUM_DRAWS, seed=1)
-    assert draws["Intercept|g"].shape == (NUM_DRAWS, 14) and draws["x"].dtype == np.float64
-    for name, row in rvb.summary().iterrows():
-        z = (draws[str(name)].mean() - row["mean"]) / row["sd"]
-        assert abs(z) < 0.08 and draws[str(name)].std() == pytest.approx(row["sd"], rel=0.08)
-    effects = rvb.random_effects()
-    z = (draws["Intercept|g"].mean(0) - effects["mean"]) / effects["sd"]
-    assert np.max(np.abs(z)) < 5 * np.sqrt(1 / 1000 + 1 / NUM_DRAWS)
-    again, other = rvb.sample(NUM_DRAWS, seed=1), rvb.sample(NUM_DRAWS, seed=2, random_effects=False)
-    assert all(np.array_equal(draws[name], again[name]) for name in draws)
-    assert not np.array_equal(draws["x"], other["x"]) and "Intercept|g" not in other
-    np.testing.assert_array_equal(rvb.sample(NUM_DRAWS, seed=1, random_effects=False)["x"], draws["x"])
+    check_draws_against_tables(rvb, 14, NUM_DRAWS)
 
 
 @pytest.mark.parametrize("groups", ["known", "population", "new"])

@@ -14,6 +14,7 @@ from natvi.models.mixed_marginal_coordinates import from_shared, log_volume, slo
 from natvi.models.mixed_marginal_fit import MarginalFit
 from natvi.models.mixed_marginal_proposal import Proposal, draw_mixture
 from natvi.models.mixed_marginal_search import find_mode
+from strategies import check_draws_against_tables
 
 NUM_DRAWS = 3000
 
@@ -148,20 +149,7 @@ def test_summary_says_how_it_was_done(binary: natvi.Result) -> None:
 
 
 def test_draws_agree_with_the_tables(binary: natvi.Result) -> None:
-    draws = binary.sample(NUM_DRAWS, seed=1)
-    assert draws["Intercept|g"].shape == (NUM_DRAWS, 60) and draws["x"].dtype == np.float64
-    table = binary.summary()
-    for name, row in table.iterrows():
-        z = (draws[str(name)].mean() - row["mean"]) / row["sd"]
-        assert abs(z) < 0.08 and draws[str(name)].std() == pytest.approx(row["sd"], rel=0.08)
-    effects = binary.random_effects()
-    assert list(effects.columns) == ["g", "effect", "mean", "sd", "q2.5", "q97.5"]
-    z = (draws["Intercept|g"].mean(0) - effects["mean"]) / effects["sd"]
-    assert np.max(np.abs(z)) < 5 * np.sqrt(1 / 1000 + 1 / NUM_DRAWS)
-    again, other = binary.sample(NUM_DRAWS, seed=1), binary.sample(NUM_DRAWS, seed=2, random_effects=False)
-    assert all(np.array_equal(draws[name], again[name]) for name in draws)
-    assert not np.array_equal(draws["x"], other["x"]) and "Intercept|g" not in other
-    np.testing.assert_array_equal(binary.sample(NUM_DRAWS, seed=1, random_effects=False)["x"], draws["x"])
+    check_draws_against_tables(binary, 60, NUM_DRAWS)
 
 
 @pytest.mark.parametrize("kind", ["link", "response"])

@@ -62,7 +62,7 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
     """
     wide = ~(v < WIDEST**2)  # also NaN and infinity, which must not decide the number of nodes
     s = jnp.sqrt(jnp.where(wide, WIDEST**2, v))
-    flat = m.ndim == 1 and m.size >= LEAST_ROWS  # rows of groups have about the same sds, and more axes
+    flat = m.ndim == 1 and m.size >= LEAST_ROWS  # rows of groups, of two axes, gain nothing
     near = _in_two_parts(m, s, log_scale) if flat else _near_softplus(m, s, log_scale)
     far = _wide_softplus(m, jnp.sqrt(v), log_scale)
     value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))

@@ -9,6 +9,7 @@ import numpy as np
 
 from natvi.fit.clock import Stopwatch
 from natvi.models.columns import ColumnRecipe
+from natvi.models.fit_options import check_options
 from natvi.models.formula import build_design, parse_formula
 from natvi.models.glm_check import check_fit
 from natvi.models.glm_fit import GlmFit
@@ -79,7 +80,7 @@ class GlmModel:
             num_samples: For "stochastic": draws per step.
             seed: For "stochastic": the same seed gives the same bits.
             max_steps: Steps at most; by default 500 exact or 100,000 stochastic ones.
-            tolerance: For "exact": the relative rise of the bound at which the fit stops.
+            tolerance: For "exact": the fit stops when the bound will rise by no more than this, relative to its size.
             state: `result.state` of an earlier fit of the same model by the same method, to go on from.
             progress: Show progress when the fit takes over a second.
             checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
@@ -91,21 +92,18 @@ class GlmModel:
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
         exact = method != "stochastic"
-        steps = (500 if exact else 100_000) if max_steps is None else max_steps
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-            raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
-        if not isinstance(tolerance, float) or not 0 < tolerance < 1:
-            raise ValueError(f"tolerance must be a number between 0 and 1, e.g. 1e-8; got {tolerance!r}.")
         if exact and (batch_size is not None or step_size is not None):
             given = "batch_size" if batch_size is not None else "step_size"
             raise ValueError(f"{given} is for noisy steps: give method='stochastic' too, or leave {given} out.")
-        keeping: dict[str, Any] = {
-            "max_steps": int(steps),
-            "state": state,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "checkpoint_seconds": checkpoint_seconds,
-        }
+        keeping = check_options(
+            max_steps,
+            500 if exact else 100_000,
+            tolerance,
+            state=state,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+        )
         watch = Stopwatch()
         scales = column_scales(self.rows.X)
         with float64():

@@ -13,6 +13,7 @@ from natvi.fit.clock import Stopwatch
 from natvi.fit.loop import LoopState
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
+from natvi.models.fit_options import check_options
 from natvi.models.formula import Design, build_design, parse_formula
 from natvi.models.likelihoods import Family, find_family
 from natvi.models.mixed_auto import GaussianStage, choose, lazy_check
@@ -93,23 +94,20 @@ class MixedModel:
         """
         noise = Noise(order, step_size, num_samples, seed)
         optimizer = choose_optimizer(method, optimizer, noise)
-        steps = (500 if optimizer == ASCENT else 40_000) if max_steps is None else max_steps
-        if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
-            raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
-        if not isinstance(tolerance, float) or not 0 < tolerance < 1:
-            raise ValueError(f"tolerance must be a number between 0 and 1, e.g. 1e-9; got {tolerance!r}.")
+        keeping = check_options(
+            max_steps,
+            500 if optimizer == ASCENT else 40_000,
+            tolerance,
+            state=state,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+        )
         if optimizer == ASCENT and state is not None and not isinstance(state, LoopState):
             raise ValueError(
                 f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
                 "it out to start afresh."
             )
-        keeping: dict[str, Any] = {
-            "max_steps": int(steps),
-            "state": state,
-            "progress": progress,
-            "checkpoint": checkpoint,
-            "checkpoint_seconds": checkpoint_seconds,
-        }
         watch = Stopwatch()
         with float64():
             mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant)

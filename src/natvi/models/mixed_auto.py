@@ -5,7 +5,7 @@ method where that says that the Gaussian is off, and where it can: at most two r
 Gaussian rows.
 """
 
-from dataclasses import fields
+from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
@@ -135,11 +135,7 @@ def lazy_check(stage: GaussianStage) -> partial[tuple[Trust, ...]]:
 
 
 def _explained(model: MixedFit, why: str) -> MixedFit:
-    return type(model)(**{**_own(model), "choice": why}) if why else model
-
-
-def _own(model: MixedFit) -> dict:
-    return {field.name: getattr(model, field.name) for field in fields(model)}
+    return replace(model, choice=why) if why else model
 
 
 # --- the marginal method -------------------------------------------------------------------------------------
@@ -172,7 +168,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
             )
     sampler = ConditionalSampler.of(stage.target, np.asarray(stage.posterior.mean.local), stage.place)
     found = MarginalFit(
-        **{**_own(model), "choice": why},
+        **{**model.parts(), "choice": why},
         shared=draws.shared,
         weights=draws.weights,
         sampler=sampler,

@@ -1,6 +1,6 @@
 """A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
 
@@ -47,6 +47,10 @@ class MixedFit:
     correlated: bool = True
     rows: MixedRows | None = None
     choice: str = ""
+
+    def parts(self) -> dict[str, Any]:
+        """Return all fields by name, for a fit that is built around this one."""
+        return {field.name: getattr(self, field.name) for field in fields(self)}
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:

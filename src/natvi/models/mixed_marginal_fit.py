@@ -1,6 +1,6 @@
 """A mixed model fitted by the marginal method: weighted draws of the shared coordinates, exact ones of the others."""
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -93,7 +93,10 @@ def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document
     sampler = ConditionalSampler.restore(arrays, document["marginal"], gaussian.family, gaussian.correlated)
     if sampler.near.shape != gaussian.local_sds.shape:
         raise ValueError("the stored rows do not belong to the groups of the model")
-    own = {field.name: getattr(gaussian, field.name) for field in fields(gaussian)}
     return MarginalFit(
-        **own, shared=shared, weights=weights, sampler=sampler, pareto_k=float(document["marginal"]["pareto_k"])
+        **gaussian.parts(),
+        shared=shared,
+        weights=weights,
+        sampler=sampler,
+        pareto_k=float(document["marginal"]["pareto_k"]),
     )

@@ -6,7 +6,7 @@ The shared coordinates theta_g are part of q, so what is said about them is exac
 data, so the fit keeps them, also in the file it is saved to.
 """
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any
 
@@ -48,7 +48,7 @@ class RvbFit(DrawnFit):
     ) -> "RvbFit":
         """Put the Gaussian of (tilde, theta_g) behind the names and tables of a model."""
         rows = ConditionalSampler.of(target, np.asarray(fitted.mean.local), place)
-        return cls(**_own(model), way=way, gaussian=fitted, data=rows)
+        return cls(**model.parts(), way=way, gaussian=fitted, data=rows)
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -100,11 +100,7 @@ def restore_rvb(model: MixedFit, arrays: dict[str, np.ndarray], document: dict[s
     if found != needed:
         raise ValueError(f"the arrays of the reparametrized model have shapes {found}, and {needed} are needed")
     mean, factor = ArrowVector(local, shared), LocalGlobalFactor(A, C)  # type: ignore[arg-type]
-    return RvbFit(**_own(model), way=way, gaussian=CovarianceGaussian(mean, factor), data=rows)
-
-
-def _own(model: MixedFit) -> dict[str, Any]:
-    return {field.name: getattr(model, field.name) for field in fields(model)}
+    return RvbFit(**model.parts(), way=way, gaussian=CovarianceGaussian(mean, factor), data=rows)
 
 
 @jax.jit

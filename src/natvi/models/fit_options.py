@@ -1,0 +1,25 @@
+"""The options of a fit that all formula doors have, checked before any work is done."""
+
+from typing import Any
+
+import numpy as np
+
+
+def check_options(max_steps: int | None, usual_steps: int, tolerance: float, **keeping: Any) -> dict[str, Any]:
+    """Return the options of the loop, or say what is wrong with them.
+
+    Args:
+        max_steps: As the user gave it.
+        usual_steps: What None stands for.
+        tolerance: As the user gave it.
+        keeping: `state`, `progress`, `checkpoint` and `checkpoint_seconds`, which the loop checks itself.
+
+    Returns:
+        `max_steps` and what was in `keeping`; the tolerance is left out, since noisy steps have none.
+    """
+    steps = usual_steps if max_steps is None else max_steps
+    if isinstance(steps, bool) or not isinstance(steps, int | np.integer) or steps < 1:
+        raise ValueError(f"max_steps must be a whole number of at least 1; got {max_steps!r}.")
+    if not isinstance(tolerance, float) or not 0 < tolerance < 1:
+        raise ValueError(f"tolerance must be a number between 0 and 1, e.g. 1e-8; got {tolerance!r}.")
+    return {"max_steps": int(steps), **keeping}

@@ -9,6 +9,7 @@ import pytest
 import scipy.stats
 
 from natvi.derivatives.quadrature import expected_softplus, log1p_unit
+from natvi.derivatives.trapezoid import trapezoid
 from natvi.precision import float64
 from strategies import panels, quick_jit
 
@@ -119,6 +120,21 @@ def test_nan_stays_nan():
     """A candidate without a factor has moments that are NaN; no value may hide that."""
     value, slope, curvature = in_one_batch(jnp.zeros(2), jnp.asarray([jnp.nan, 1.0]))
     assert np.isnan(value[0]) and np.isnan(slope[0]) and np.isnan(curvature[0])
+
+
+@pytest.mark.parametrize("unusable", [np.nan, np.inf, 1e6])
+def test_rows_beyond_the_rule_do_not_decide_the_number_of_nodes(monkeypatch, unusable):
+    """A candidate without a factor must not cost more than a good one."""
+    steps = []
+
+    def spy(f, m, s, centre, h, log_scale=None):
+        steps.append(float(h))
+        return trapezoid(f, m, s, centre, h, log_scale)
+
+    monkeypatch.setattr("natvi.derivatives.quadrature.trapezoid", spy)
+    expected_softplus(jnp.zeros(2), jnp.asarray([4.0, unusable]))
+    expected_softplus(jnp.zeros(2), jnp.asarray([4.0, 4.0]))
+    assert steps[0] == steps[1]
 
 
 def test_log1p_unit():

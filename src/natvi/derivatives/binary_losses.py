@@ -128,7 +128,7 @@ def _sd(v: Rows) -> Rows:
 
 def _widest(s: Rows) -> Float[Array, ""]:
     """Return the largest sd that decides the number of nodes: not NaN, not infinity."""
-    return jnp.max(jnp.where(s < WIDEST, s, WIDEST))
+    return jnp.max(jnp.where(jnp.isnan(s), 0.0, jnp.minimum(s, WIDEST)))
 
 
 def _step(widest: Float[Array, ""], least: float, strip: float, growth: float) -> Float[Array, ""]:

@@ -60,8 +60,8 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
         >>> round(float(value[0]), 4), round(float(slope[0]), 4), round(float(curvature[0]), 4)
         (0.6931, 0.5, 0.25)
     """
-    wide = ~(v < WIDEST**2)  # also NaN and infinity, which must not decide the number of nodes
-    s = jnp.sqrt(jnp.where(wide, WIDEST**2, v))
+    wide = ~(v < WIDEST**2)  # also NaN and infinity
+    s = jnp.sqrt(jnp.where(wide, 0.0, v))  # these must not decide the number of nodes
     flat = m.ndim == 1 and m.size >= LEAST_ROWS  # rows of groups, of two axes, gain nothing
     near = _in_two_parts(m, s, log_scale) if flat else _near_softplus(m, s, log_scale)
     far = _wide_softplus(m, jnp.sqrt(v), log_scale)

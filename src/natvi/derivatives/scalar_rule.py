@@ -34,7 +34,7 @@ def expected_over_scalar(
     """
     s = jnp.sqrt(v)
     narrow = s <= NARROW
-    strip = jnp.pi / jnp.where(s < WIDEST, jnp.maximum(s, 0.5), WIDEST)
+    strip = jnp.pi / jnp.where(jnp.isnan(s), 0.5, jnp.clip(s, 0.5, WIDEST))
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     count = jnp.where(narrow, len(HERMITE_NODES), jnp.ceil(2 * REACH / h).astype(jnp.int32) + 1)
     nodes = jnp.asarray(HERMITE_NODES, m.dtype)

@@ -98,6 +98,8 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
         # a candidate that falls teaches the mixing as much as one that rises
         return past.at[state.cursor].set(jnp.where(usable, new - old, past[state.cursor]))
 
+    # without a factor there is nothing to learn, and another accelerated candidate would be the same
+    refused = jnp.where(usable, state.halvings + 1, jnp.maximum(state.halvings + 1, 0))
     learned = usable & ~first  # the start is not a step
     depth = jnp.where(learned, jnp.minimum(state.depth + 1, state.memory), state.depth)
     cursor = jnp.where(learned, (state.cursor + 1) % state.memory, state.cursor)
@@ -111,7 +113,7 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
         past_residual=jax.tree.map(push, state.past_residual, residual, state.residual),
         depth=depth.astype(jnp.int32),
         cursor=cursor.astype(jnp.int32),
-        halvings=jnp.where(rises, FIRST_TRY, state.halvings + 1).astype(jnp.int32),
+        halvings=jnp.where(rises, FIRST_TRY, refused).astype(jnp.int32),
         accepted=state.accepted + rises.astype(jnp.int32),
         evaluated=state.evaluated + 1,
     )

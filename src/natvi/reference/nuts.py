@@ -68,6 +68,7 @@ def nuts(
     start: Any,
     *,
     covariance: Any = None,
+    adapt_mass: bool = True,
     positions: Any = None,
     num_draws: int = 1000,
     num_warmup: int = 1000,
@@ -89,6 +90,8 @@ def nuts(
         start: Centre of the starts: a vector, or a pytree, whose leaves then make up the columns of the draws.
         covariance: Of the fit: dense `(d, d)`, or variances `(d,)`. It gives the first mass matrix, of the same shape;
             warm-up adapts it. Without it chains start at `start` with a unit diagonal.
+        adapt_mass: Whether warm-up changes the mass matrix. A dense one from a good fit is better than what a few
+            hundred transitions can tell in tens of dimensions; warm-up then finds the step size alone.
         positions: Where the chains start, `(num_chains, d)`, if not at draws from N(start, covariance).
         num_draws: Draws that each chain keeps.
         num_warmup: Transitions before that, in which step size and mass matrix are adapted.
@@ -137,6 +140,7 @@ def nuts(
             potential_fn=potential,
             inverse_mass_matrix=None if covariance is None else jnp.asarray(covariance),
             dense_mass=covariance is not None and covariance.ndim == 2,
+            adapt_mass_matrix=adapt_mass,
             target_accept_prob=target_accept,
             max_tree_depth=max_tree_depth,
         )

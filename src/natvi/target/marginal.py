@@ -28,13 +28,16 @@ def can_integrate(target: SumOfTerms) -> bool:
     return kinds == (LikelihoodRows, RandomEffectsPrior) and mixed_parts(target)[1].r in NODES_PER_DIMENSION
 
 
-def marginal_log_density(target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"]) -> Float[Array, ""]:
+def marginal_log_density(
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: int | None = None
+) -> Float[Array, ""]:
     """Return log p(y, theta_g), the random effects integrated out.
 
     Args:
         target: A mixed model.
         shared: theta_g.
         near: A guess of the modes of the random effects, e.g. their approximate means given theta_g.
+        nodes: Of the quadrature, per random effect of a group; `NODES_PER_DIMENSION` if not given.
 
     Returns:
         The logarithm of the joint density of data and shared coordinates.
@@ -45,7 +48,7 @@ def marginal_log_density(target: SumOfTerms, shared: Float[Array, " g"], near: F
     fixed = RowLikelihood(likelihood, jax.lax.stop_gradient(shared))
     precision = jax.lax.stop_gradient(W @ W.T)
     mode, root = jax.lax.stop_gradient(group_modes(fixed, precision, jax.lax.stop_gradient(near)))
-    z, log_weight = _product_nodes(effects.r)
+    z, log_weight = _product_nodes(effects.r, nodes or NODES_PER_DIMENSION[effects.r])
     constant = jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * effects.r * jnp.log(2 * jnp.pi)
 
     @jax.checkpoint
@@ -152,9 +155,9 @@ def mixed_parts(target: SumOfTerms) -> tuple[LikelihoodRows, RandomEffectsPrior]
     return likelihood, effects
 
 
-def _product_nodes(r: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes `(k^r, r)` and log weights for the integral over R^r of a function, not of its product with phi."""
-    x, w = np.polynomial.hermite_e.hermegauss(NODES_PER_DIMENSION[r])
+def _product_nodes(r: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `(nodes^r, r)` and log weights for the integral over R^r of a function, not of its product with phi."""
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
     grids = np.meshgrid(*[x] * r, indexing="ij")
     z = np.stack([grid.ravel() for grid in grids], axis=1)
     logs = np.meshgrid(*[np.log(w) + 0.5 * x**2] * r, indexing="ij")

@@ -8,9 +8,10 @@ in the left tail keep their relative accuracy. Beyond s = 64 softplus is a kink 
 1/s takes over, so that the number of nodes is bounded.
 
 The widest row decides the number of nodes for all. Where a few rows are much wider than the others, they are taken out
-and have nodes of their own.
+and have nodes of their own, and the widest of these once more.
 """
 
+import jax
 import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
@@ -20,7 +21,8 @@ from natvi.derivatives.trapezoid import trapezoid
 
 LOG_ACCURACY = 22.0
 LARGEST_STEP = 0.95
-USUAL, FEW, LEAST_ROWS = 1.0, 8, 512  # one row in eight may have a larger sd and is then treated apart
+# one row in eight may have an sd above the first limit and is then treated apart; of those one in four, once more
+LIMITS, SHARES, LEAST_ROWS = (1.0, 2.0), (8, 4), 512
 WIDEST = 64.0  # sds beyond this use the expansion; the difference of two predictors of sd 30 is still within
 
 Rows = Float[Array, "*rows"]
@@ -63,20 +65,25 @@ def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[
     wide = ~(v < WIDEST**2)  # also NaN and infinity
     s = jnp.sqrt(jnp.where(wide, 0.0, v))  # these must not decide the number of nodes
     flat = m.ndim == 1 and m.size >= LEAST_ROWS  # rows of groups, of two axes, gain nothing
-    near = _in_two_parts(m, s, log_scale) if flat else _near_softplus(m, s, log_scale)
-    far = _wide_softplus(m, jnp.sqrt(v), log_scale)
-    value, slope, curvature = (jnp.where(wide, b, a) for a, b in zip(near, far, strict=True))
-    return value, slope, curvature
+    near = _in_parts(m, s, log_scale) if flat else _near_softplus(m, s, log_scale)
+
+    def with_wide() -> tuple[Rows, Rows, Rows]:
+        value, slope, curvature = _wide_softplus(m, jnp.sqrt(v), log_scale)
+        return jnp.where(wide, value, near[0]), jnp.where(wide, slope, near[1]), jnp.where(wide, curvature, near[2])
+
+    return jax.lax.cond(jnp.any(wide), with_wide, lambda: near)
 
 
-def _in_two_parts(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows, Rows]:
+def _in_parts(m: Rows, s: Rows, log_scale: Rows | None, depth: int = 0) -> tuple[Rows, Rows, Rows]:
     """Return the three expectations, by more nodes for the rows of large s if these are few, else for all."""
-    large = s > USUAL
-    room = m.size // FEW
+    if depth == len(LIMITS):
+        return _near_softplus(m, s, log_scale)
+    large = s > LIMITS[depth]
+    room = m.size // SHARES[depth]
     (at,) = jnp.nonzero(large, size=room, fill_value=0)
     apart = jnp.where(jnp.sum(large) <= room, large, False)
-    most = _near_softplus(m, jnp.where(apart, USUAL, s), log_scale)
-    few = _near_softplus(m[at], s[at], None if log_scale is None else log_scale[at])
+    most = _near_softplus(m, jnp.where(apart, LIMITS[depth], s), log_scale)
+    few = _in_parts(m[at], s[at], None if log_scale is None else log_scale[at], depth + 1)
     # without large rows `at` points to the first one, whose expectations the finer nodes repeat
     value, slope, curvature = (a.at[at].set(b) for a, b in zip(most, few, strict=True))
     return value, slope, curvature

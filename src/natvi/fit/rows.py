@@ -18,7 +18,7 @@ from natvi.target.design_rows import DesignRows
 
 SAMPLE_ROWS = 4096  # rows that the first Newton steps look at where there are very many
 SAMPLE_STEPS, LAST_STEPS, WHOLE_STEPS = 5, 1, 2  # on the sample, after that on all rows, and where all are looked at
-MANY_COLUMNS = 64
+MANY_COLUMNS = 24
 
 
 class RowsFitted(NamedTuple):
@@ -111,7 +111,7 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     rough = target.family.start(y) - (0.0 if offset is None else offset)
     prior = target.prior
     p = target.p
-    gram = (X.T * w) @ X + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
+    gram = target.gram(w) + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta

@@ -125,6 +125,16 @@ class ArrowFactor(NamedTuple):
         cross = jnp.einsum("gjn,jkn->gkn", self.cross, H.local) + jnp.einsum("gh,hkn->gkn", self.shared, H.cross)
         return ArrowFactor(local, cross, self.shared @ H.shared)
 
+    def multiply_half_outer(self, u: ArrowVector, z: ArrowVector) -> "ArrowFactor":
+        """Return `T half(u z')` on the pattern: no product of matrices but small ones."""
+        halve = jnp.tril(jnp.ones(self.local.shape[:2])) - 0.5 * jnp.eye(self.local.shape[0])
+        H = u.local[:, None] * z.local[None] * halve[..., None]
+        cross = jnp.sum(self.cross[:, :, None] * H[None], axis=1)
+        cross += (self.shared @ u.shared)[:, None, None] * z.local[None]
+        corner = jnp.outer(u.shared, z.shared)
+        corner = jnp.tril(corner) - 0.5 * jnp.diag(jnp.diagonal(corner))
+        return ArrowFactor(jnp.sum(self.local[:, :, None] * H[None], axis=1), cross, self.shared @ corner)
+
     def curvature_precision(self, hess: ArrowMatrix) -> "ArrowFactor":
         """Return `-Sigma hess T^-T` on the pattern: F2 of Theorem 2, sparse form of supplement S6.
 

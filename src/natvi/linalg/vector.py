@@ -18,7 +18,7 @@ def add(a: V, b: V, scale: float | Float[Array, ""] = 1.0) -> V:
 def dot(a: V, b: V) -> Float[Array, ""]:
     """Return the inner product."""
     pairs = zip(jax.tree.leaves(a), jax.tree.leaves(b), strict=True)
-    return sum((jnp.sum(x * y) for x, y in pairs), jnp.zeros(()))
+    return sum((jnp.vdot(x, y) for x, y in pairs), jnp.zeros(()))
 
 
 def length(a: object) -> int:

@@ -14,7 +14,7 @@ from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Float
 
 from natvi.derivatives.binary_losses import expected_cloglog_loss, expected_probit_loss
-from natvi.derivatives.quadrature import expected_softplus
+from natvi.derivatives.quadrature import expected_softplus, log1p_unit
 from natvi.models.family import Family
 from natvi.target.likelihood_rows import PredictorMoments, RowExpectation
 
@@ -45,7 +45,7 @@ def _logit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
 @jax.custom_jvp
 def softplus(t: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
     """Return log(1 + e^t); its derivatives are those of the logistic function, at a seventh of the library's cost."""
-    return jnp.maximum(t, 0.0) + jnp.log1p(jnp.exp(-jnp.abs(t)))
+    return jnp.maximum(t, 0.0) + log1p_unit(jnp.exp(-jnp.abs(t)))
 
 
 @softplus.defjvp

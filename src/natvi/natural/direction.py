@@ -11,8 +11,11 @@ diagonal C: Section 7.1; arrow T: Theorem 4. A part of the dense natural gradien
 
 from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
+
 from natvi.gaussian import CovarianceGaussian
-from natvi.linalg import DenseFactor
+from natvi.linalg import ArrowFactor, DenseFactor
 from natvi.typing import Gaussian, Vector
 
 
@@ -41,19 +44,20 @@ def natural_direction(gaussian: Gaussian, mean_gradient: Vector, factor_gradient
 
 
 def first_order_direction(gaussian: Any, z: Vector, grad: Vector) -> NaturalDirection:
-    """Return the natural gradient of a first-order estimate from one draw, without forming the estimate where dense.
+    """Return the natural gradient of a first-order estimate from one draw, without forming the estimate.
 
-    G1 = g z' gives C half((C'g) z'); G2 = -(T^-T z) v' with v = T^-1 g gives -T half(z v'): d^2 operations, not d^3.
+    On a closed pattern F' (g z') needs no other entries of g z' than those on it. So G1 = g z' gives C half((C'g) z'),
+    and G2 = -(T^-T z) v' with v = T^-1 g gives -T half(z v'); for dense factors d^2 operations, not d^3.
     """
     F = gaussian.factor
-    if not isinstance(F, DenseFactor):
+    if not isinstance(F, DenseFactor | ArrowFactor):
         return natural_direction(gaussian, grad, gaussian.first_order(z, grad))
     if isinstance(gaussian, CovarianceGaussian):
         u = F.transposed_product(grad)
         return NaturalDirection(F.product(u), F.multiply_half_outer(u, z))
     v = F.solve(grad)
     factor = F.multiply_half_outer(z, v)
-    return NaturalDirection(F.solve_transposed(v), DenseFactor(-factor.matrix))
+    return NaturalDirection(F.solve_transposed(v), jax.tree.map(jnp.negative, factor))
 
 
 def corollary_mean(old_factor: Any, new_factor: Any, mean_gradient: Vector) -> Vector:

@@ -19,6 +19,7 @@ from jaxtyping import Array, Int
 
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
+from natvi.linalg import vector
 from natvi.natural import corollary_mean, natural_direction
 from natvi.natural.direction import NaturalDirection
 
@@ -122,7 +123,7 @@ def normalize_jointly() -> optax.GradientTransformation:
     """Divide mean and factor by their one joint Euclidean norm."""
 
     def normalize(updates: Any, _: Any) -> Any:
-        norm = optax.tree.norm(updates)
+        norm = jnp.sqrt(vector.dot(updates, updates))
         scale = jnp.where(norm > 0, 1.0 / jnp.where(norm > 0, norm, 1.0), 0.0)
         return jax.tree.map(lambda u: scale * u, updates)
 

@@ -23,6 +23,7 @@ from natvi.typing import Factor, Hessian
 
 BLOCK_ROWS = 4096
 LEAST_BLOCKS = 4
+HALVED_COLUMNS = 64
 
 
 class Expectation(NamedTuple):
@@ -187,8 +188,16 @@ class DesignRows(eqx.Module):
         return jnp.sum(each.value), grad
 
     def _at(self, theta: Float[Array, " d"]) -> RowExpectation:
-        # a point is a Gaussian without spread
         eta, disp = self._predictor(theta), self._dispersion(theta)
+        if disp is None:
+
+            def slope(eta: Array) -> tuple[Array, Array]:
+                each, pull = jax.vjp(lambda eta: self.family.log_density(self.rows.y, eta, None), eta)
+                return each, pull(jnp.ones_like(each))[0]
+
+            found, bends = jax.jvp(slope, (eta,), (jnp.ones_like(eta),))
+            return jax.tree.map(self._weighted, RowExpectation(*found, bends[1]))
+        # a point is a Gaussian without spread
         zero = jnp.zeros_like(eta)
         return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
 
@@ -208,12 +217,21 @@ class DesignRows(eqx.Module):
         if isinstance(factor, DiagonalFactor):
             diagonal = each.d_eta_eta @ X**2
             return diagonal if each.d_disp_disp is None else jnp.append(diagonal, jnp.sum(each.d_disp_disp))
-        Xt = X.T if self.rows.columns is None else self.rows.columns
-        hess = (Xt * each.d_eta_eta) @ Xt.T
+        hess = self.gram(each.d_eta_eta)
         if each.d_disp_disp is not None and each.d_eta_disp is not None:
             border = (each.d_eta_disp @ X)[:, None]
             hess = jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])
         return hess
+
+    def gram(self, weights: Float[Array, " k"]) -> Float[Array, "p p"]:
+        """Return X' diag(weights) X; of many columns a quarter is taken from the other side of the diagonal."""
+        Xt = self.rows.X.T if self.rows.columns is None else self.rows.columns
+        if self.rows.columns is None or self.p < HALVED_COLUMNS:
+            return (Xt * weights) @ Xt.T
+        half = self.p // 2 // 8 * 8  # whole vectors
+        first = (Xt[:half] * weights) @ Xt[:half].T
+        rest = (Xt[half:] * weights) @ Xt.T
+        return jnp.concatenate([jnp.concatenate([first, rest[:, :half].T], axis=1), rest])
 
     def _with_prior(self, hess: Hessian) -> Hessian:
         return hess - (self.prior.precision if hess.ndim == 1 else jnp.diag(self.prior.precision))

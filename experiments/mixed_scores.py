@@ -20,7 +20,7 @@ from natvi.precision import float64
 SIZE, QUICK_SIZE = 1000, 100
 POOL, QUICK_POOL = {"Diabetes": 2_000}, 200  # draws from which the subsets are taken
 DEFAULT_POOL = 5_000
-EVALUATIONS = {"Diabetes": 5}
+EVALUATIONS = {"Diabetes": 20}
 DEFAULT_EVALUATIONS = 50
 
 

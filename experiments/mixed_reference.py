@@ -2,9 +2,9 @@
 
 The random effects are integrated out by adaptive quadrature and NUTS samples the shared coordinates; given these, the
 random effects are drawn exactly (`MixedProblem.conditional_draws`). The exact Gaussian fit gives starts and the first
-mass matrix; where the mass matrix is not adapted it is that of natvi's weighted draws. Each problem has two runs that share nothing but that. Draws are kept in the folder of
-`experiments.memory`. With two correlated random effects NUTS walks in the coordinates of
-`experiments.slope_coordinates`; starts and first mass matrix then are those of natvi's weighted draws.
+mass matrix; where that is not adapted, it is that of natvi's weighted draws. Each problem has two runs that share
+nothing but that. Draws are kept in the folder of `experiments.memory`. With two correlated random effects NUTS walks in
+the coordinates of `experiments.slope_coordinates`; starts and first mass matrix then are those of the weighted draws.
 """
 
 import sys

@@ -4,7 +4,7 @@ Every sample has its random effects in the target's order of groups, then theta_
 """
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -26,6 +26,13 @@ DEFAULT_EVALUATIONS = 50
 
 class NotSampledError(Exception):
     """Draws of NUTS are not kept yet."""
+
+
+class WeightedDraws(NamedTuple):
+    """Draws of theta_g `(s, g)` and their weights."""
+
+    shared: np.ndarray
+    weights: np.ndarray
 
 
 class _Known:
@@ -92,7 +99,7 @@ def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any
     Args:
         problem: The mixed model.
         what: Names what the draws come from.
-        draw: Called for the draws, one in each row; with a pair, draws and weights, every subset is resampled.
+        draw: Called for the draws, one in each row, or for `WeightedDraws`, of which every subset is resampled.
         settings: All that decides the draws.
         quick: Whether to take few.
     """
@@ -105,8 +112,8 @@ def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any
     def compute() -> Arrays:
         aim, draws = nuts_draws(problem, 0, quick), draw()
         assert aim is not None
-        if isinstance(draws, tuple):
-            return weighted_measure(draws[0], draws[1], aim, **options(problem, quick))
+        if isinstance(draws, WeightedDraws):
+            return weighted_measure(problem, draws, aim, **options(problem, quick))
         if not np.isfinite(draws).all():
             return {"mean": np.nan, "sd": np.nan}
         return mmd_measure(draws, aim, **options(problem, quick))._asdict()
@@ -114,14 +121,17 @@ def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any
     return recall(f"mmd-{problem.name}-{what}", about, compute)
 
 
-def weighted_measure(draws: np.ndarray, weights: np.ndarray, aim: np.ndarray, size: int, evaluations: int) -> Arrays:
-    """Return M of weighted draws; each evaluation resamples its own `size` of them, so that few come twice.
+def weighted_measure(
+    problem: MixedProblem, draws: WeightedDraws, aim: np.ndarray, size: int, evaluations: int
+) -> Arrays:
+    """Return M of weighted draws of theta_g; each evaluation resamples `size` of them and draws random effects anew.
 
     Points that come twice would look like a discrepancy: the estimate counts pairs of different draws.
     """
     rng = np.random.default_rng(0)
     values = []
     for k in range(evaluations):
-        some = draws[resample(weights, size, rng)]
-        values.append(mmd_measure(some, aim, size=size, evaluations=1, seed=k).mean)
+        shared = draws.shared[resample(draws.weights, size, rng)]
+        whole = np.concatenate([problem.conditional_draws(shared, seed=200 + k), shared], axis=1)
+        values.append(mmd_measure(whole, aim, size=size, evaluations=1, seed=k).mean)
     return {"mean": np.mean(values), "sd": np.std(values, ddof=1)}

@@ -7,7 +7,7 @@ import pytest
 from experiments.memory import VARIABLE
 from experiments.mixed_problems import MixedProblem
 from experiments.mixed_runs import Length, begin, one, restore
-from experiments.mixed_scores import gaussian_draws, join, kept_reference, weighted_measure
+from experiments.mixed_scores import WeightedDraws, gaussian_draws, join, kept_reference, weighted_measure
 from experiments.paper_table11 import WHOLE, paper
 from experiments.report import Report
 
@@ -99,7 +99,19 @@ def test_weighted_draws_are_measured_by_their_law():
     log_ratio = -0.5 * (1 - 1.5**-2) * np.sum(proposal**2, axis=1)
     weights = np.exp(log_ratio) / np.exp(log_ratio).sum()
     equal = np.full(4_000, 1 / 4_000)
-    right, wrong = (weighted_measure(proposal, w, aim, size=300, evaluations=5)["mean"] for w in (weights, equal))
+
+    class OneEffect:
+        """A model whose one random effect is standard normal whatever theta_g is."""
+
+        @staticmethod
+        def conditional_draws(shared, seed):
+            return np.random.default_rng(seed).normal(size=(len(shared), 1))
+
+    aim = np.concatenate([rng.normal(size=(len(aim), 1)), aim], axis=1)
+    right, wrong = (
+        weighted_measure(OneEffect, WeightedDraws(proposal, w), aim, size=300, evaluations=5)["mean"]
+        for w in (weights, equal)
+    )
     assert right > 6 > wrong
 
 

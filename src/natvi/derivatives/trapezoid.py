@@ -13,7 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 REACH = 6.8  # nodes run from centre - REACH to centre + REACH, in sds
-UNROLL = 4
+UNROLL = 2
 
 Rows = Float[Array, "*rows"]
 

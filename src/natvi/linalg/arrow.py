@@ -16,6 +16,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from natvi.linalg import small_blocks
+from natvi.linalg.dense import DenseFactor
 
 
 class ArrowVector(NamedTuple):
@@ -58,11 +59,11 @@ class ArrowFactor(NamedTuple):
         """Return `T^-1 b`."""
         local = small_blocks.solve_lower(self.local, b.local)
         rest = b.shared - jnp.tensordot(self.cross, local, axes=2)
-        return ArrowVector(local, solve_triangular(self.shared, rest, lower=True))
+        return ArrowVector(local, DenseFactor(self.shared).solve(rest))
 
     def solve_transposed(self, b: ArrowVector) -> ArrowVector:
         """Return `T^-T b`."""
-        shared = solve_triangular(self.shared, b.shared, lower=True, trans=1)
+        shared = DenseFactor(self.shared).solve_transposed(b.shared)
         rest = b.local - jnp.tensordot(shared, self.cross, axes=1)
         return ArrowVector(small_blocks.solve_upper(self.local, rest), shared)
 

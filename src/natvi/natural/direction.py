@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 
 from natvi.gaussian import CovarianceGaussian
-from natvi.linalg import ArrowFactor, DenseFactor
+from natvi.linalg import ArrowFactor, DenseFactor, vector
 from natvi.typing import Gaussian, Vector
 
 
@@ -43,21 +43,35 @@ def natural_direction(gaussian: Gaussian, mean_gradient: Vector, factor_gradient
     )
 
 
-def first_order_direction(gaussian: Any, z: Vector, grad: Vector) -> NaturalDirection:
+def first_order_direction(gaussian: Any, z: Vector, grad: Vector, entropy: bool = False) -> NaturalDirection:
     """Return the natural gradient of a first-order estimate from one draw, without forming the estimate.
 
-    On a closed pattern F' (g z') needs no other entries of g z' than those on it. So G1 = g z' gives C half((C'g) z'),
-    and G2 = -(T^-T z) v' with v = T^-1 g gives -T half(z v'); for dense factors d^2 operations, not d^3.
+    On a closed pattern F' (g z') needs no other entries of g z' than those on it. So G1 = g z' gives C half(u z') with
+    u = C'g, and G2 = -(T^-T z) v' with v = T^-1 g gives -T half(z v'); for dense factors d^2 operations, not d^3.
+
+    Args:
+        gaussian: The current approximation.
+        z: The standard normal draw.
+        grad: The gradient of h = log p - log q at theta = push(z).
+        entropy: Whether `grad` is that of log p alone; -grad log q is C^-T z or T z, which adds z to u or v.
     """
     F = gaussian.factor
-    if not isinstance(F, DenseFactor | ArrowFactor):
-        return natural_direction(gaussian, grad, gaussian.first_order(z, grad))
-    if isinstance(gaussian, CovarianceGaussian):
-        u = F.transposed_product(grad)
-        return NaturalDirection(F.product(u), F.multiply_half_outer(u, z))
-    v = F.solve(grad)
-    factor = F.multiply_half_outer(z, v)
-    return NaturalDirection(F.solve_transposed(v), jax.tree.map(jnp.negative, factor))
+    covariance = isinstance(gaussian, CovarianceGaussian)
+    white = F.transposed_product(grad) if covariance else F.solve(grad)
+    if entropy:
+        white = vector.add(white, z)
+    if covariance:
+        return NaturalDirection(F.product(white), _multiply_half_outer(F, white, z))
+    factor = _multiply_half_outer(F, z, white)
+    return NaturalDirection(F.solve_transposed(white), jax.tree.map(jnp.negative, factor))
+
+
+def _multiply_half_outer(F: Any, a: Vector, b: Vector) -> Any:
+    """Return F half(a b')."""
+    if isinstance(F, DenseFactor | ArrowFactor):
+        return F.multiply_half_outer(a, b)
+    outer = F.outer(a, b)
+    return F.multiply(outer.with_diagonal(jax.tree.map(lambda x: 0.5 * x, outer.diagonal())))
 
 
 def corollary_mean(old_factor: Any, new_factor: Any, mean_gradient: Vector) -> Vector:

@@ -15,7 +15,7 @@ from natvi.fit import stochastic, storage, wander
 from natvi.fit.algorithm import compose
 from natvi.fit.batches import ArrayBatches
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian, dense_covariance, dense_precision, diagonal_covariance
-from natvi.linalg import DiagonalFactor
+from natvi.linalg import DenseFactor, DiagonalFactor
 from natvi.models.likelihoods import FAMILIES
 from natvi.precision import float64
 from natvi.target.design_rows import DesignRows, Observations
@@ -188,11 +188,18 @@ def nan_beyond(theta, limit):
     return jnp.where(theta[0] > limit, jnp.nan, theta[0] - 0.0 * theta[0] ** 2)
 
 
-@pytest.mark.parametrize("rule", ["adam", "snngm", "nagm", "pga", "nadam", "plain"])
+def nan_rows(theta, rows):
+    """The same as the log-likelihood of rows, which VOGN needs."""
+    return rows * nan_beyond(theta, 3.0)
+
+
+@pytest.mark.parametrize("rule", RULES)
 def test_a_gradient_that_turns_nan_keeps_the_last_finite_state(rule):
     with float64(), warnings.catch_warnings():
         warnings.simplefilter("error")
         target = FunctionTarget(nan_beyond, (jnp.asarray(3.0),))
+        if rule == "vogn":
+            target = FunctionRows(nan_rows, jnp.ones(4), IndependentNormal.around_zero(1, 100.0), 4)
         algorithm = compose(target, RULES[rule], CovarianceGaussian)
         fitted = wander(algorithm, diagonal_covariance(jnp.zeros(1), 0.05), max_steps=30_000)
         assert fitted.outcome == "nonfinite"
@@ -227,6 +234,18 @@ def test_bad_starts_are_explained():
             wander(recipes.algorithm_1n(Bare(lambda t: -0.5 * t**2)), dense_covariance(jnp.zeros(3)))
         with pytest.raises(ValueError, match="must return a floating-point number; got int"):
             wander(recipes.algorithm_1n(Bare(lambda t: jnp.asarray(1))), dense_covariance(jnp.zeros(3)))
+
+
+@pytest.mark.parametrize(("factor", "size"), [(DenseFactor(np.eye(4)), 4), (DiagonalFactor(np.ones(1)), 1)])
+def test_mean_and_factor_of_different_sizes_are_explained(factor, size):
+    """One number beside three would be used for all of them in silence."""
+    with float64():
+        run = recipes.algorithm_1n(FunctionTarget(lambda theta: -0.5 * jnp.sum(theta**2)))
+        begin = CovarianceGaussian(jnp.zeros(3), jax.tree.map(jnp.asarray, factor))
+        with pytest.raises(
+            ValueError, match=rf"the mean has shape \[\(3,\)\] and the factor's diagonal \[\({size},\)\]"
+        ):
+            wander(run, begin)
 
 
 class Bare(NamedTuple):

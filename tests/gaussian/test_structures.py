@@ -7,7 +7,7 @@ import pytest
 import scipy.stats
 
 import structures as st
-from natvi.gaussian import block_covariance
+from natvi.gaussian import block_covariance, diagonal_covariance
 from natvi.precision import float64
 
 
@@ -54,14 +54,27 @@ def test_draws_have_the_right_moments(name):
         assert np.abs(gram).max() < 4 * np.sqrt(2 / len(flat))
 
 
-def test_marginals_of_a_design_and_sds():
+def test_marginal_sds(name):
+    with float64():
+        q = st.random_gaussian(name, 3, 9)
+        np.testing.assert_allclose(st.flat(q.marginal_sds()) ** 2, np.diag(st.covariance(q)), rtol=1e-10)
+
+
+def test_marginal_sds_of_very_many_coordinates_form_no_matrix():
+    d = 100_000
+    with float64():
+        np.testing.assert_array_equal(diagonal_covariance(jnp.zeros(d), 0.5).marginal_sds(), np.full(d, 0.5))
+        pairs = jax.tree.map(jnp.ones_like, block_covariance(jnp.zeros(d), (2,) * (d // 2)))
+        np.testing.assert_allclose(pairs.marginal_sds(), np.full(d, np.sqrt(2.0)))
+
+
+def test_marginals_of_a_design():
     with float64():
         rows = np.random.default_rng(5).standard_normal((4, 9))
         for structure, size in (("diagonal", 9), ("dense covariance", 9), ("block covariance", 3)):
             q = st.random_gaussian(structure, size, 6)
             expected = np.einsum("kd,de,ke->k", rows, st.covariance(q), rows)
             np.testing.assert_allclose(np.asarray(q.row_variances(jnp.asarray(rows))), expected, rtol=1e-10)
-            np.testing.assert_allclose(np.asarray(q.marginal_sds()) ** 2, np.diag(st.covariance(q)), rtol=1e-10)
 
 
 def test_blocks_must_cover_the_vector():

@@ -1,5 +1,7 @@
 """`method="auto"`: stays with the Gaussian where it passes its check, goes on where it does not, and says why."""
 
+from collections.abc import Callable
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -89,6 +91,28 @@ def test_three_effects_stay_and_say_so() -> None:
         assert "passes the check" in choice(result)
     else:
         assert "too many random effects" in choice(result)
+
+
+def not_positive(*args: object) -> None:
+    raise np.linalg.LinAlgError("Matrix is not positive definite")
+
+
+@pytest.mark.parametrize(
+    ("part", "stand_in", "words"),
+    [("_weigh", lambda *args: None, "not finite around its mode"), ("propose", not_positive, "has no factor")],
+)
+def test_trouble_of_the_marginal_method_gives_the_gaussian_back(
+    part: str, stand_in: Callable, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = natvi.glmm(TOENAIL, load_toenail(), family="bernoulli")
+    plain = model.fit(method="gva")
+    monkeypatch.setattr(mixed_marginal, part, stand_in)
+    result = model.fit()
+    assert (result.method, result.elbo) == ("gva", plain.elbo) and "gave no draws" in choice(result)
+    assert result.trust != "good" and any(words in reason for reason in result.trust_reasons)
+    assert any("does not fit" in reason for reason in result.trust_reasons)  # the verdict on the Gaussian stays
+    with pytest.raises(FloatingPointError, match=rf"method='marginal' gave no draws.*{words}.*method='gva'"):
+        model.fit(method="marginal")
 
 
 def test_limits_of_rows_and_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,8 +8,12 @@ import pandas as pd
 import pytest
 
 import natvi
+from natvi.fit import stochastic
 from natvi.fit.storage import StorageError
-from natvi.models.glm_methods import column_scales
+from natvi.models.glm_methods import OPTIMIZERS, column_scales
+from strategies import quick_jit
+
+quick_steps = quick_jit(stochastic.run_steps.__wrapped__, static_argnums=0)
 
 
 def table(n: int = 40) -> pd.DataFrame:
@@ -89,3 +93,14 @@ def test_a_stochastic_fit_repeats_and_goes_on() -> None:
     again = fit(max_steps=300, state=part.state, **options)
     assert part.outcome == "max_steps" and part.elbo < whole.elbo
     assert again.model.mean.tobytes() == whole.model.mean.tobytes() and again.elbo == whole.elbo
+
+
+@pytest.mark.parametrize("structure", ["dense", "diagonal"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+def test_every_optimizer_climbs(optimizer: str, structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stochastic, "run_steps", quick_steps)
+    options: dict[str, Any] = {"method": "stochastic", "optimizer": optimizer, "step_size": 0.02, "num_samples": 4}
+    first, later = (fit(structure=structure, max_steps=steps, **options) for steps in (1, 40))
+    assert later.outcome == "max_steps" and later.steps == 40 and later.method == f"stochastic {optimizer}"
+    assert np.isfinite(first.elbo) and later.elbo > first.elbo + 1.0
+    assert np.all(np.isfinite(later.model.sds)) and later.model.sds.min() > 0

@@ -14,7 +14,7 @@ from natvi.models.mixed_marginal_coordinates import from_shared, log_volume, slo
 from natvi.models.mixed_marginal_fit import MarginalFit
 from natvi.models.mixed_marginal_proposal import Proposal, draw_mixture
 from natvi.models.mixed_marginal_search import find_mode
-from strategies import check_draws_against_tables
+from strategies import check_draws_against_tables, compile_fits_quickly
 
 NUM_DRAWS = 3000
 
@@ -34,7 +34,7 @@ def binary() -> natvi.Result:
 # --- the draws -----------------------------------------------------------------------------------------------
 
 
-def grid_posterior(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+def grid_posterior(data: pd.DataFrame, row_weights: np.ndarray | float = 1.0) -> tuple[np.ndarray, np.ndarray]:
     """Return a grid over (intercept, slope, omega) and the posterior weight of each point, by brute force."""
     axes = (np.linspace(-3.0, 1.8, 21), np.linspace(-1.2, 3.2, 19), np.linspace(-2.2, 0.8, 21))
     points = np.stack([axis.ravel() for axis in np.meshgrid(*axes, indexing="ij")], axis=1)
@@ -46,7 +46,7 @@ def grid_posterior(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     likelihood = np.zeros((len(points), group.max() + 1))
     for node, weight in zip(z, w / w.sum(), strict=True):
         eta = fixed + (sd * node)[:, None]
-        logs = -np.log1p(np.exp(eta * (1 - 2 * y)))
+        logs = -row_weights * np.log1p(np.exp(eta * (1 - 2 * y)))
         by_group = np.add.reduceat(logs, np.flatnonzero(np.diff(group, prepend=-1)), axis=1)
         likelihood += weight * np.exp(by_group)
     log_posterior = np.sum(np.log(likelihood), axis=1) + scipy.stats.norm.logpdf(points, 0, 10).sum(axis=1)
@@ -57,18 +57,28 @@ def grid_posterior(data: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_draws_agree_with_brute_force(binary: natvi.Result) -> None:
-    grid, evidence = grid_posterior(small_binary())
+    check_against_grid(binary, *grid_posterior(small_binary()))
+
+
+def test_weighted_rows_agree_with_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_fits_quickly(monkeypatch)
+    data = small_binary().assign(w=np.random.default_rng(1).uniform(0.6, 1.4, 240))
+    result = natvi.glmm("y ~ x + (1 | g)", data, family="bernoulli", weights="w").fit(method="marginal")
+    check_against_grid(result, *grid_posterior(data, data["w"].to_numpy()))
+
+
+def check_against_grid(result: natvi.Result, grid: np.ndarray, evidence: np.ndarray) -> None:
     points, weights = grid[:, :3], grid[:, 3]
     mean = weights @ points
     sd = np.sqrt(weights @ (points - mean) ** 2)
-    fit = binary.model
+    fit = result.model
     assert isinstance(fit, MarginalFit) and fit.pareto_k < 0.5 and fit.effective > 0.5 * len(fit.weights)
     own, covariance = fit.shared_moments()
     np.testing.assert_allclose((own - mean) / sd, 0.0, atol=0.05)
     np.testing.assert_allclose(np.sqrt(np.diag(covariance)) / sd, 1.0, atol=0.05)
-    assert abs(binary.elbo - evidence) < 0.05 and 0 < binary.elbo_se < 0.05
+    assert abs(result.elbo - evidence) < 0.05 and 0 < result.elbo_se < 0.05
     sds = np.exp(-points[:, 2])
-    row = binary.variance_components().loc["sd(Intercept|g)"]
+    row = result.variance_components().loc["sd(Intercept|g)"]
     assert row["mean"] == pytest.approx(weights @ sds, rel=0.03)
     values, which = np.unique(points[:, 2], return_inverse=True)
     mass = np.bincount(which, weights)

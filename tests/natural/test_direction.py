@@ -65,8 +65,7 @@ def test_equals_the_explicit_fisher_solve(name, size, seed):
         direction = natural_direction(gaussian, g, G)
         expected, at = explicit(gaussian, g, G)
         found = np.concatenate([st.flat(direction.mean), st.dense(direction.factor)[at]])
-        scale = np.abs(expected).max()
-        np.testing.assert_allclose(found, expected, atol=1e-10 * max(scale, 1.0), rtol=1e-9)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", st.STRUCTURES)

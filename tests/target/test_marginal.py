@@ -13,7 +13,7 @@ from natvi.precision import float64
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.marginal import can_integrate, marginal_log_density
 from oracles import FIRST, OFFSETS
-from strategies import MixedCase, mixed_case, panels, quick_jit
+from strategies import LIKELIHOODS, MixedCase, mixed_case, panels, quick_jit
 
 SIZES = (2, 1, 9, 3)
 CONSTANT = -3.25
@@ -66,7 +66,7 @@ def gaussian_marginal(case: MixedCase, weight: np.ndarray, shared: np.ndarray, W
     return float(scipy.stats.multivariate_normal.logpdf(case.y, mean, covariance) + rows.sum())
 
 
-@pytest.mark.parametrize(("r", "correlated"), [(1, True), (2, True), (2, False), (3, False)])
+@pytest.mark.parametrize(("r", "correlated"), [(1, True), (2, True), (2, False), (3, False), (4, True)])
 def test_gaussian_rows_with_weights_are_exact(r, correlated):
     case = mixed_case("gaussian", SIZES, r, seed=3, correlated=correlated)
     rng = np.random.default_rng(4)
@@ -82,6 +82,15 @@ def test_gaussian_rows_with_weights_are_exact(r, correlated):
     exact = gaussian_marginal(case, weight, shared, W) + log_prior(target, shared) + CONSTANT
     got = marginal(target, jnp.asarray(shared), jnp.zeros((r, case.n)))
     np.testing.assert_allclose(got, exact, rtol=1e-10)
+
+
+def test_one_node_is_as_good_as_many_for_gaussian_rows():
+    case = mixed_case("gaussian", SIZES, 2, seed=3)
+    shared, near = jnp.asarray(0.5 * np.random.default_rng(4).standard_normal(case.g)), jnp.zeros((2, case.n))
+    value, slope = marginal_and_slope(case.target, shared, near)
+    many = quick_jit(jax.value_and_grad(lambda x: marginal_log_density(case.target, x, near, nodes=9)))(shared)
+    np.testing.assert_allclose(value, many[0], rtol=0, atol=1e-9)
+    np.testing.assert_allclose(slope, many[1], rtol=0, atol=1e-8)
 
 
 # independent statements of log p(y | eta, dispersion)
@@ -126,6 +135,36 @@ def test_other_families_against_plain_quadrature(name):
     moved = shared + OFFSETS[:, None, None] * np.eye(case.g)
     values = [[brute_marginal(name, case, y, weight, x) + log_prior(target, x) for x in part] for part in moved]
     np.testing.assert_allclose(slope, FIRST @ np.array(values), rtol=1e-5, atol=1e-5)
+
+
+def brute_pair(name: str, case: MixedCase, beta: np.ndarray, covariance: np.ndarray) -> float:
+    """Integrate each group's two effects over a product of narrow panels of independent standard normals."""
+    z, w = panels(-9.0, 9.0, 14)
+    pairs = np.stack([axis.ravel() for axis in np.meshgrid(z, z, indexing="ij")])
+    log_w = np.add.outer(np.log(w), np.log(w)).ravel() + scipy.stats.norm.logpdf(pairs).sum(axis=0)
+    theta = np.linalg.cholesky(covariance) @ pairs
+    total = 0.0
+    for group in range(case.n):
+        own = case.data.group == group
+        eta = (case.data.offset + case.data.X @ beta)[own, None] + case.data.Z[own] @ theta
+        rows = LIKELIHOODS[name].log_density(case.y[own, None], eta, 0.0)
+        total += scipy.special.logsumexp(rows.sum(axis=0) + log_w)
+    return total
+
+
+@pytest.mark.parametrize("name", ["bernoulli", "poisson"])
+@pytest.mark.parametrize("sizes", [(6,), (1,)])
+def test_two_correlated_effects_against_panels(name, sizes):
+    """The default number of nodes is good for about five decimals; a single count of zero, all edge, for less."""
+    close = 2e-4 if (name, sizes) == ("poisson", (1,)) else 2e-5
+    case = mixed_case(name, sizes, 2, seed=8)
+    beta = np.array([0.4, -0.6])
+    for s1, s2, rho in ((0.5, 0.5, 0.3), (1.0, 2.0, -0.5), (2.0, 1.0, 0.8)):
+        covariance = np.array([[s1**2, rho * s1 * s2], [rho * s1 * s2, s2**2]])
+        W = np.linalg.cholesky(np.linalg.inv(covariance))
+        shared = np.array([*beta, np.log(W[0, 0]), W[1, 0], np.log(W[1, 1])])
+        got = marginal(case.target, jnp.asarray(shared), jnp.zeros((2, 1))) - log_prior(case.target, shared)
+        assert got == pytest.approx(brute_pair(name, case, beta, covariance), abs=close)
 
 
 def test_many_effects_cannot_be_integrated():

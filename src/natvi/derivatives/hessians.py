@@ -1,8 +1,8 @@
 """Hessians of a log-density on a factor's pattern.
 
-A target made of rows or terms knows its own Hessian, group by group where there are groups, in time linear in the
-number of rows. A plain function pays one Hessian-vector product per coordinate by automatic differentiation, and the
-pattern is cut out of the dense matrix.
+A target made of rows, terms or groups knows its own Hessian, group by group where there are groups, in time linear in
+the number of rows. A plain function pays one Hessian-vector product per coordinate by automatic differentiation, and
+the pattern is cut out of the dense matrix.
 """
 
 from typing import Protocol, runtime_checkable
@@ -29,9 +29,10 @@ def hessian_on_pattern(target: Target, theta: Vector, factor: Factor) -> Hessian
         return target.hessian(theta, factor)
     if isinstance(factor, ArrowFactor | LocalGlobalFactor):
         raise ValueError(
-            "Second-order estimates on the arrow need a target made of terms (SumOfTerms), those on local blocks a "
-            "reparametrized mixed model (rvb1, rvb2), whose Hessians are known group by group; "
-            f"got {type(target).__name__}. Use first-order estimates (order=1) instead."
+            "Second-order estimates on the arrow need a target whose Hessian is known group by group: a GroupTarget "
+            "of your own functions or a mixed model (SumOfTerms); those on local blocks take a GroupTarget or a "
+            f"reparametrized mixed model (rvb1, rvb2). Got {type(target).__name__}: write it as a GroupTarget, or use "
+            "first-order estimates (order=1)."
         )
     hess = jax.hessian(target.value)(theta)
     if isinstance(factor, DiagonalFactor):

@@ -3,7 +3,7 @@
 Its "GGN" is the empirical Fisher information sum_i g_i g_i' of the examples' gradients g_i, laid on the pattern.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -11,10 +11,17 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.derivatives.exact import ExactTarget, exact_derivatives
 from natvi.derivatives.first_order import average_draws
-from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, BlockFactor, DiagonalFactor, LocalGlobalMatrix
+from natvi.linalg import (
+    ArrowFactor,
+    ArrowMatrix,
+    ArrowVector,
+    BlockFactor,
+    DiagonalFactor,
+    LocalGlobalFactor,
+    LocalGlobalMatrix,
+)
 from natvi.target.rows import RowTarget, scale_up
 from natvi.target.rvb import ReparametrizedEffects
-from natvi.target.term import SumOfTerms
 from natvi.typing import Factor, Gaussian, Hessian, Target, Vector
 
 
@@ -24,6 +31,19 @@ class CurvatureGradient(NamedTuple):
     elbo: Float[Array, ""]
     mean: Vector
     curvature: Hessian
+
+
+@runtime_checkable
+class TargetOfGroups(Protocol):
+    """A log-density on the arrow with each group's gradient (SumOfTerms, GroupTarget)."""
+
+    def value(self, theta: Vector) -> Float[Array, ""]:
+        """Return the log-density at one point."""
+        ...
+
+    def group_gradients(self, theta: Vector) -> ArrowVector:
+        """Return each group's gradient, local `(r, n)` and shared `(g, n)`; summed over groups, the gradient."""
+        ...
 
 
 def gauss_newton(gradients: Float[Array, "k d"], factor: Factor) -> Hessian:
@@ -74,7 +94,7 @@ def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGrad
     """Return VOGN's estimates from one draw theta = push(z).
 
     Rows:  g = (n/k) sum_i g_i + grad log p(theta) at mu,  H = (n/k) sum_i g_i g_i' + prior precision, over k rows.
-    Mixed models:  g = grad log p(y, theta),  H = J' J on the arrow, J being the groups' gradients; RVB: its blocks.
+    Groups:  g = grad log p(y, theta),  H = J' J on the arrow, J being the groups' gradients; RVB: its blocks.
     """
     theta = gaussian.push(z)
     if isinstance(target, ReparametrizedEffects):
@@ -82,15 +102,16 @@ def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGrad
         mean = ArrowVector(gradients.local, jnp.sum(gradients.shared, axis=1))
         return CurvatureGradient(value - gaussian.log_prob_at(z), mean, gauss_newton_blocks(gradients))
     elbo = target.value(theta) - gaussian.log_prob(theta)
-    if isinstance(target, SumOfTerms):
+    if isinstance(target, TargetOfGroups):
         gradients = target.group_gradients(theta)
         mean = ArrowVector(gradients.local, jnp.sum(gradients.shared, axis=1))
-        return CurvatureGradient(elbo, mean, gauss_newton_arrow(gradients))
+        in_blocks = isinstance(gaussian.factor, LocalGlobalFactor)
+        return CurvatureGradient(elbo, mean, (gauss_newton_blocks if in_blocks else gauss_newton_arrow)(gradients))
     if not isinstance(target, RowTarget) or isinstance(gaussian.factor, ArrowFactor):
         raise ValueError(
-            "VOGN needs each row's gradient: a target of rows (DesignRows, FunctionRows) with a diagonal, dense or "
-            f"block factor, or a mixed model (SumOfTerms) with the arrow; got {type(target).__name__} with "
-            f"{type(gaussian.factor).__name__}."
+            "VOGN needs each row's gradient, of a target of rows (DesignRows, FunctionRows) with a diagonal, dense or "
+            "block factor, or each group's, of a mixed model (SumOfTerms) or a GroupTarget with the arrow; got "
+            f"{type(target).__name__} with {type(gaussian.factor).__name__}."
         )
     gradients = target.row_gradients(theta)
     scale = scale_up(target.num_rows, gradients.shape[0])

@@ -103,7 +103,7 @@ def climb(
     if keeper is not None and not keeper.path.exists():
         keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
     with StepProgress(progress) as line, Interruption() as interruption:
-        current = _run(target, current, max_steps, tolerance, line, keeper, interruption)
+        current = _run(target, current, max_steps, tolerance, line, keeper, interruption, fresh=state is None)
     if keeper is not None:
         save_at_the_end(keeper, current)
     host = to_host(current)
@@ -122,14 +122,16 @@ def _run(
     line: StepProgress,
     keeper: Checkpoint | None,
     interruption: Interruption,
+    fresh: bool,
 ) -> LoopState:
     cells = sum(np.size(leaf) for leaf in jax.tree.leaves(target))
     seconds_per_step = cells / CELLS_PER_SECOND
+    before = 0 if fresh else int(state.ascent.evaluated)  # to look at a fresh state would be to wait for it
     while True:
-        before, began = int(state.ascent.evaluated), time.perf_counter()
+        began = time.perf_counter()
         steps = max(LEAST_STEPS, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
         limit = min(before + steps, max_steps)
-        state = run_chunk(target, state, jnp.asarray(limit), jnp.asarray(tolerance))
+        state = run_chunk(target, state, np.int64(limit), np.float64(tolerance))
         after = int(state.ascent.evaluated)
         if after < limit or after >= max_steps or interruption.asked:
             return state
@@ -137,3 +139,4 @@ def _run(
         if keeper is not None:
             keeper.save(state)
         seconds_per_step = (time.perf_counter() - began) / max(after - before, 1)
+        before = after

@@ -1,6 +1,7 @@
 """Progress on anything that takes over a second; silent in library mode."""
 
 import time
+from collections.abc import Callable
 from types import TracebackType
 from typing import TypeVar
 
@@ -14,8 +15,10 @@ PATIENCE = 1.0
 class LateBar:
     """A bar on the standard error stream that appears once the work has taken a second."""
 
-    def __init__(self, shown: bool, columns: tuple[ProgressColumn, ...], total: int | None = None) -> None:
-        """Prepare the bar; `shown=False` never prints."""
+    def __init__(
+        self, shown: bool, columns: Callable[[], tuple[ProgressColumn, ...]], total: int | None = None
+    ) -> None:
+        """Prepare the bar; `shown=False` never prints. Columns are made when it appears."""
         self._began = time.perf_counter()
         self._shown, self._columns, self._total = shown, columns, total
         self._bar: Progress | None = None
@@ -36,7 +39,7 @@ class LateBar:
         if not self._shown or time.perf_counter() - self._began < PATIENCE:
             return
         if self._bar is None:
-            self._bar = Progress(*self._columns, console=Console(stderr=True), transient=True)
+            self._bar = Progress(*self._columns(), console=Console(stderr=True), transient=True)
             self._bar.add_task(description, total=self._total)
             self._bar.start()
         self._bar.update(self._bar.task_ids[0], completed=completed, description=description)
@@ -47,7 +50,7 @@ class StepProgress(LateBar):
 
     def __init__(self, shown: bool, label: str = "fitting") -> None:
         """Prepare the line; `shown=False` never prints."""
-        super().__init__(shown, (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()))
+        super().__init__(shown, lambda: (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()))
         self._label = label
 
     def update(self, step: int, elbo: float) -> None:

@@ -13,8 +13,9 @@ def check_start(target: Any, gaussian: Any) -> None:
     """Refuse a start from which no step can be taken, and say why.
 
     Raises:
-        ValueError: If the Gaussian holds integers or values that are not finite, its factor is singular, or the
-            log-density cannot be evaluated, is not a scalar, or is not finite at the mean.
+        ValueError: If the Gaussian holds integers or values that are not finite, its mean and factor are of different
+            sizes, its factor is singular, or the log-density cannot be evaluated, is not a scalar, or is not finite at
+            the mean.
     """
     for leaf in jax.tree.leaves(gaussian):
         if not jnp.issubdtype(jnp.asarray(leaf).dtype, jnp.floating):
@@ -24,13 +25,18 @@ def check_start(target: Any, gaussian: Any) -> None:
             )
         if not np.all(np.isfinite(leaf)):
             raise ValueError("Mean and factor must be finite; the start holds NaN or infinite values.")
+    shape, sizes = (_shapes(part) for part in (gaussian.mean, gaussian.factor.diagonal()))
+    if shape != sizes:
+        raise ValueError(
+            f"Mean and factor must be of the same size; the mean has shape {shape} and the factor's diagonal {sizes}. "
+            "Give both the same number of coordinates, as natvi.gaussian.starts does."
+        )
     diagonal = np.concatenate([np.ravel(leaf) for leaf in jax.tree.leaves(gaussian.factor.diagonal())])
     if np.any(diagonal == 0):
         raise ValueError(
             f"The factor is singular: {int(np.sum(diagonal == 0))} of its {diagonal.size} diagonal entries are zero. "
             "Start from a positive multiple of the identity, as natvi.gaussian.starts does."
         )
-    shape = [np.shape(leaf) for leaf in jax.tree.leaves(gaussian.mean)]
     try:
         result = jax.eval_shape(target.value, gaussian.mean)
     except (TypeError, ValueError, IndexError) as error:
@@ -48,3 +54,7 @@ def check_start(target: Any, gaussian: Any) -> None:
             f"The log-density is {value} at the start's mean. Start where it is finite: inside the support of every "
             "prior, with data free of NaN."
         )
+
+
+def _shapes(x: Any) -> list[tuple[int, ...]]:
+    return [np.shape(leaf) for leaf in jax.tree.leaves(x)]

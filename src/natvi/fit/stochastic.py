@@ -229,7 +229,8 @@ def _end_window(state: StochasticState, gap: float) -> StochasticState:
 
 def _judge_end(state: StochasticState, max_steps: int) -> Outcome | None:
     count, size = int(state.count), len(state.window)
-    if count and count % size == 0 and np.isnan(np.asarray(state.window)).mean() > 0.5:
+    filled = (count - 1) % size + 1  # steps of the last window, which max_steps may have cut short
+    if count and (filled == size or count >= max_steps) and np.isnan(np.asarray(state.window)[:filled]).mean() > 0.5:
         return Outcome.NONFINITE
     if bool(state.stage.settled):
         return Outcome.CONVERGED

@@ -7,10 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
-from natvi.linalg import DiagonalFactor, LocalGlobalFactor, vector
+from natvi.linalg import DiagonalFactor, vector
 from natvi.typing import Hessian, Vector
 
-CovarianceFactor = Any  # DiagonalFactor, DenseFactor, BlockFactor or LocalGlobalFactor
+CovarianceFactor = Any  # DiagonalFactor, DenseFactor, PatternFactor, BlockFactor or LocalGlobalFactor
 
 
 class CovarianceGaussian(eqx.Module):
@@ -53,10 +53,8 @@ class CovarianceGaussian(eqx.Module):
         return self.factor.product(self.factor.transposed_product(x))
 
     def marginal_sds(self) -> Vector:
-        """Return the standard deviation of every coordinate."""
-        if isinstance(self.factor, LocalGlobalFactor):
-            return self.factor.row_norms()
-        return jnp.sqrt(self.row_variances(jnp.eye(vector.length(self.mean))))
+        """Return the standard deviation of every coordinate: the norms of C's rows."""
+        return self.factor.row_norms()
 
     def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
         """Return Var(a' theta) = |C' a|^2 for every row a of a design."""

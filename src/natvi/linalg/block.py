@@ -85,6 +85,10 @@ class BlockFactor(eqx.Module):
             [values[i] for i in self.layout.indices],
         )
 
+    def row_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every row: the marginal sds of a covariance factor."""
+        return self._flat([jnp.sqrt(jnp.sum(F**2, axis=1)) for F in self.stacks])
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "BlockFactor":
         """Return `a b'` on the pattern."""
         pieces = [a[i][:, None] * b[i][None] for i in self.layout.indices]

@@ -51,6 +51,10 @@ class DenseFactor(NamedTuple):
         """Return the factor with another diagonal."""
         return DenseFactor(self.matrix - jnp.diag(jnp.diagonal(self.matrix)) + jnp.diag(values))
 
+    def row_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every row: the marginal sds of a covariance factor."""
+        return jnp.sqrt(jnp.sum(self.matrix**2, axis=1))
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "DenseFactor":
         """Return `a b'` on the pattern."""
         return DenseFactor(jnp.tril(jnp.outer(a, b)))

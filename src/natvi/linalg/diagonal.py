@@ -49,6 +49,10 @@ class DiagonalFactor(NamedTuple):
         """Return the factor with another diagonal."""
         return DiagonalFactor(values)
 
+    def row_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every row: the marginal sds of a covariance factor."""
+        return jnp.abs(self.values)
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "DiagonalFactor":
         """Return `a b'` on the pattern."""
         return DiagonalFactor(a * b)

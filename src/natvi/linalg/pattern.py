@@ -120,6 +120,10 @@ class PatternFactor(eqx.Module):
         """Return the factor with another diagonal."""
         return self._on_pattern(self.dense.with_diagonal(values))
 
+    def row_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every row: the marginal sds of a covariance factor."""
+        return self.dense.row_norms()
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "PatternFactor":
         """Return `a b'` on the pattern."""
         return self._on_pattern(self.dense.outer(a, b))

@@ -13,7 +13,7 @@ from natvi.models.fit_options import check_options
 from natvi.models.formula import build_design, parse_formula
 from natvi.models.glm_check import check_fit
 from natvi.models.glm_fit import GlmFit
-from natvi.models.glm_methods import Fitted, build_target, column_scales, fit_exactly, fit_stochastically
+from natvi.models.glm_methods import Fitted, fit_exactly, fit_stochastically
 from natvi.models.glm_rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.likelihoods import Family, find_family
 from natvi.models.priors import Prior, choose_prior
@@ -105,11 +105,10 @@ class GlmModel:
             checkpoint_seconds=checkpoint_seconds,
         )
         watch = Stopwatch()
-        scales = column_scales(self.rows.X)
+        model = (self.rows, self.family, self.prior, self.structure)
         with float64():
-            target = build_target(self.rows, self.family, self.prior, scales)
             if exact:
-                fitted = fit_exactly(target, scales, self.structure, tolerance=tolerance, **keeping)
+                fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
             else:
                 estimate: dict[str, Any] = {
                     "optimizer": optimizer,
@@ -118,7 +117,7 @@ class GlmModel:
                     "batch_size": batch_size,
                 }
                 options: dict[str, Any] = estimate | {"num_samples": num_samples, "seed": seed} | keeping
-                fitted = fit_stochastically(target, scales, self.structure, **options)
+                fitted = fit_stochastically(*model, **options)
         return self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
 
     def _result(self, fitted: Fitted, method: str, watch: Stopwatch) -> Result:

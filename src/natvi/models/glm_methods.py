@@ -14,9 +14,11 @@ from jaxtyping import Array, Float
 
 from natvi.fit import Outcome, wander
 from natvi.fit.algorithm import compose
-from natvi.fit.batches import ArrayBatches
+from natvi.fit.batches import ArrayBatches, Batches
 from natvi.fit.rows import climb_rows
+from natvi.fit.stochastic import StochasticFitted
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
+from natvi.models.glm_centring import CentredRows, Centring, centred_prior, find_centring
 from natvi.models.glm_rows import GlmRows
 from natvi.models.likelihoods import Family
 from natvi.models.priors import Prior
@@ -57,8 +59,10 @@ def column_scales(X: np.ndarray) -> np.ndarray | None:
     return np.where(proper, 2.0 ** np.round(np.log2(np.where(proper, sizes, 1.0))), 1.0)
 
 
-def build_target(rows: GlmRows, family: Family, prior: Prior, scales: np.ndarray | None) -> DesignRows:
-    """Return the target of (beta, log dispersion), the coefficients multiplied by the scales."""
+def build_target(
+    rows: GlmRows, family: Family, prior: Prior, scales: np.ndarray | None, centring: Centring | None = None
+) -> DesignRows:
+    """Return the target of (beta, log dispersion), of columns centred already, the coefficients times the scales."""
     X, mean, sd = rows.X, prior.mean, prior.sd
     if scales is not None:
         X = X / scales
@@ -67,25 +71,55 @@ def build_target(rows: GlmRows, family: Family, prior: Prior, scales: np.ndarray
     offset, weight = (None if part is None else jnp.asarray(part) for part in (rows.offset, rows.weight))
     observations = Observations(jnp.asarray(X), jnp.asarray(rows.y), offset, weight)
     normal = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
-    return DesignRows(observations, normal, family, len(rows.y), rows.constant)
+    if centring is None:
+        return DesignRows(observations, normal, family, len(rows.y), rows.constant)
+    shifted = centred_prior(normal, centring, scales)
+    return CentredRows(observations, shifted, family, len(rows.y), rows.constant)
 
 
-def fit_exactly(target: DesignRows, scales: np.ndarray | None, structure: str, **options: Any) -> Fitted:
+def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
     """Maximise the exact bound."""
-    fitted = climb_rows(target, structure, **options)
-    mean, factor = _unscaled(fitted.gaussian, scales)
+    centring = find_centring(rows.X) if structure == "dense" else None
+    if centring is not None:
+        rows = rows._replace(X=centring.columns(rows.X))
+    scales = column_scales(rows.X)
+    fitted = climb_rows(build_target(rows, family, prior, scales, centring), structure, **options)
+    mean, factor = unscaled(fitted.gaussian, scales)
+    if centring is not None:
+        mean, factor = centring.undo(mean, factor)
     return Fitted(mean, factor, fitted.state, fitted.outcome, fitted.elbo, fitted.trace, len(fitted.trace))
 
 
 def fit_stochastically(
-    target: DesignRows,
-    scales: np.ndarray | None,
+    rows: GlmRows,
+    family: Family,
+    prior: Prior,
     structure: str,
     *,
-    optimizer: str,
-    order: int,
-    step_size: float | None,
     batch_size: int | None,
+    seed: int,
+    **options: Any,
+) -> Fitted:
+    """Run one of the paper's algorithms in (mu, C) to convergence; the bound at its end is exact, on all rows."""
+    scales = column_scales(rows.X)
+    target = build_target(rows, family, prior, scales)
+    make = {"dense": dense_covariance, "diagonal": diagonal_covariance}[structure]
+    batches = None if batch_size is None else ArrayBatches(to_host(target.rows), batch_size, seed=seed)
+    fitted = run_algorithm(target, make(target.prior.mean, START_SD), batches, seed=seed, **options)
+    gaussian = jax.tree.map(jnp.asarray, fitted.gaussian)
+    mean, factor = unscaled(fitted.gaussian, scales)
+    elbo = float(_exact_bound(target, gaussian))
+    return Fitted(mean, factor, fitted.state, fitted.outcome, elbo, fitted.trace, int(fitted.state.count))
+
+
+def run_algorithm(
+    target: DesignRows,
+    start: CovarianceGaussian,
+    batches: Batches | None,
+    *,
+    optimizer: str,
+    order: int | str,
+    step_size: float | None,
     num_samples: int,
     seed: int,
     max_steps: int,
@@ -93,17 +127,14 @@ def fit_stochastically(
     progress: bool,
     checkpoint: str | Path | None,
     checkpoint_seconds: float,
-) -> Fitted:
-    """Run one of the paper's algorithms in (mu, C) to convergence; the bound at its end is exact, on all rows."""
+) -> StochasticFitted:
+    """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")
     rule = OPTIMIZERS[optimizer]() if step_size is None else OPTIMIZERS[optimizer](step_size)
-    algorithm = compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples)
-    make = {"dense": dense_covariance, "diagonal": diagonal_covariance}[structure]
-    batches = None if batch_size is None else ArrayBatches(to_host(target.rows), batch_size, seed=seed)
-    fitted = wander(
-        algorithm,
-        make(target.prior.mean, START_SD),
+    return wander(
+        compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples),
+        start,
         batches=batches,
         seed=seed,
         max_steps=max_steps,
@@ -113,10 +144,6 @@ def fit_stochastically(
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
     )
-    gaussian = jax.tree.map(jnp.asarray, fitted.gaussian)
-    mean, factor = _unscaled(fitted.gaussian, scales)
-    elbo = float(_exact_bound(target, gaussian))
-    return Fitted(mean, factor, fitted.state, fitted.outcome, elbo, fitted.trace, int(fitted.state.count))
 
 
 @jax.jit
@@ -124,7 +151,7 @@ def _exact_bound(target: DesignRows, gaussian: CovarianceGaussian) -> Float[Arra
     return target.expected(gaussian).value + gaussian.entropy()
 
 
-def _unscaled(gaussian: CovarianceGaussian, scales: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+def unscaled(gaussian: CovarianceGaussian, scales: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and factor of beta = beta' / s, whose factor is that of beta' with its rows divided by s."""
     mean, (factor,) = np.asarray(gaussian.mean), gaussian.factor
     if scales is None:

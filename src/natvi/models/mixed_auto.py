@@ -30,13 +30,16 @@ from natvi.precision import float64
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
 from natvi.target import SumOfTerms
 from natvi.target.conditional import can_draw
-from natvi.target.marginal import can_integrate
+from natvi.target.marginal import can_integrate, mixed_parts
 
 CRAWLING = 200  # steps after which a fit that is not done is taken for one that never will be
 MOST_ROWS = 400_000  # for which auto goes on by itself: the marginal method then takes minutes
 STARTS_ROWS, STARTS_STEPS, APART, FACTOR = 20_000, 200, 0.1, 4.0  # of the further starts; nats; times an sd
 LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its median
+LARGE = 8.0  # upper end of the interval of an sd on the link scale, from which the quadrature is looked at
+ROUGH, WRONG = 0.1, 1.0  # nats by which the quadrature may be off
+LOOKED_AT = 64  # draws
 BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
 
 
@@ -86,9 +89,15 @@ def choose(stage: GaussianStage, method: str, progress: bool = False) -> Chosen:
     if method == "gva" or outcome in BROKEN or outcome is Outcome.INTERRUPTED:
         return _gaussian(stage, "", None)
     with Interruption() as interruption:
-        if method == "marginal":
+        if method == "auto":
+            return _automatic(stage, progress, interruption)
+        try:
             return _marginal(stage, "", progress, interruption)
-        return _automatic(stage, progress, interruption)
+        except FloatingPointError as trouble:
+            raise FloatingPointError(
+                f"method='marginal' gave no draws: {trouble}. It needs a density that is finite near its mode. Look "
+                "for extreme values in the data, rescale columns, give tighter priors, or fit with method='gva'."
+            ) from trouble
 
 
 def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption) -> Chosen:
@@ -111,7 +120,12 @@ def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption)
         found = (*shape, *judge_data(stage.target, stage.model))
         return _gaussian(stage, "gva, although it does not pass its check: too many random effects per group", found)
     reason = doubts[0].partition(" (")[0]
-    return _marginal(stage, f"marginal, since from gva {reason}", progress, interruption)
+    try:
+        return _marginal(stage, f"marginal, since from gva {reason}", progress, interruption)
+    except FloatingPointError as trouble:
+        words = f"the marginal method gave no draws: {trouble}; look for extreme values, or give tighter priors"
+        found = (*shape, Trust(CARE, (words,)), *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva, although it does not pass its check: the marginal method gave no draws", found)
 
 
 def can_marginalise(target: SumOfTerms) -> bool:
@@ -174,7 +188,8 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         sampler=sampler,
         pareto_k=draws.k,
     )
-    concerns = (_judge_weights(draws), *_left_open(found), *judge_coefficients(stage.target, found))
+    open_ends = (*_left_open(found), *_judge_large(found, stage))
+    concerns = (_judge_weights(draws), *open_ends, *judge_coefficients(stage.target, found))
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
@@ -210,6 +225,29 @@ def _left_open(fit: MarginalFit) -> tuple[Trust, ...]:
     reasons = [f"{', '.join(small)} may be close to zero: the prior decides how close"] if small else []
     reasons += [f"{', '.join(vague)} is poorly determined by the data: the prior matters for it"] if vague else []
     return (Trust(GOOD, tuple(reasons)),) if reasons else ()
+
+
+def _judge_large(fit: MarginalFit, stage: GaussianStage) -> tuple[Trust, ...]:
+    """Name the sds that may be far above the scale of the link: the data do not limit them, and quadrature is rough."""
+    likelihood, _ = mixed_parts(stage.target)
+    if fit.family.link == "identity":
+        return ()
+    filled = np.asarray(likelihood.design.filled)
+    sizes = np.array([np.sqrt(np.mean(column[filled] ** 2)) for column in np.asarray(likelihood.design.Z)])
+    (high,) = weighted_quantiles(component_draws(fit, fit.shared), fit.weights, [0.975])
+    names = list(fit.log_sd_positions())
+    large = [name for k, name in enumerate(names) if high[k] * sizes[k] > LARGE]
+    if not large:
+        return ()
+    some = fit.shared_draws(LOOKED_AT, np.random.default_rng(0))
+    error = MarginalDensity(stage.target, stage.posterior).quadrature_error(some)
+    if error <= ROUGH:
+        return ()
+    words = (
+        f"{', '.join(large)} may be very large, more than the data can tell apart, and there the random effects are "
+        f"integrated out to {error:.1g} nats only; give a tighter prior, e.g. prior={{'sd': ('half_normal', 2.5)}}"
+    )
+    return (Trust(CARE if error <= WRONG else REFUSE, (words,)),)
 
 
 # --- further starts ------------------------------------------------------------------------------------------

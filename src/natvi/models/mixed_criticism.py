@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from natvi.models.mixed_fit import MixedFit
 
 
+LARGEST_DRAW, PIECE_BYTES = 2_000_000_000, 2**27  # of random effects; bytes
+
+
 class MixedRows(NamedTuple):
     """Covariates, groups and responses of the rows in use.
 
@@ -172,8 +175,9 @@ def _predictors(fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int) -> 
             f"{num_draws:,} draws of {n:,} rows need {8 * num_draws * n / 2**30:.1f} GiB. Take "
             f"num_draws={max(1, LARGEST_TABLE // (8 * n)):,} or fewer, or give part of the rows as data."
         )
-    local, shared = fit.joint_draws(num_draws, seed, True)
-    fresh = int(rows.codes.max(initial=-1)) + 1 - local.shape[2]
+    num_known = len(fit.group_labels)
+    codes, local, shared = _draw_effects(fit, rows.codes, num_draws, seed)
+    fresh = int(rows.codes.max(initial=-1)) + 1 - num_known
     if fresh > 0:
         rng = np.random.default_rng(seed)
         more = [fresh_effects(fit, shared, rng) for _ in range(fresh)]
@@ -182,9 +186,32 @@ def _predictors(fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int) -> 
     last = np.minimum(np.arange(-(-num_draws // size) * size), num_draws - 1)
     for at in range(0, len(last), size):
         own = last[at : at + size]
-        eta = draw_predictors(rows.X, rows.Z, rows.offset, rows.codes, shared[own], local[own])
+        eta = draw_predictors(rows.X, rows.Z, rows.offset, codes, shared[own], local[own])
         disp = jnp.asarray(shared[own, len(fit.fixed_names)]) if fit.family.has_dispersion else None
         yield jnp.asarray(eta), disp
+
+
+def _draw_effects(
+    fit: "MixedFit", codes: np.ndarray, num_draws: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return where each row finds its effects, and draws of random effects `(s, r, m)` and shared coordinates.
+
+    They are the draws of `sample`, unless those of all groups would be too large: then some are drawn at a time, and
+    only the groups at hand are kept.
+    """
+    r, n = fit.local_sds.shape
+    if 8 * num_draws * r * n <= LARGEST_DRAW:
+        return codes, *fit.joint_draws(num_draws, seed, True)
+    used = np.unique(codes[codes < n])
+    kept = np.where(codes < n, np.searchsorted(used, codes), len(used) + codes - n)
+    size = max(1, PIECE_BYTES // (8 * r * n))
+    seeds = np.random.SeedSequence(seed).generate_state(-(-num_draws // size))
+    local, shared = [], []
+    for own in seeds:
+        effects, parameters = fit.joint_draws(size, int(own), True)
+        local.append(effects[..., used])
+        shared.append(parameters)
+    return kept, np.concatenate(local)[:num_draws], np.concatenate(shared)[:num_draws]
 
 
 def _replicate(fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int) -> np.ndarray:

@@ -77,7 +77,21 @@ def draw_marginal(
 
     Returns:
         Weighted draws.
+
+    Raises:
+        FloatingPointError: If there are none, with a phrase that says where it failed.
     """
+    try:
+        return _draw_marginal(density, mean, covariance, positions, num_rows)
+    except np.linalg.LinAlgError as error:
+        raise FloatingPointError(
+            f"a covariance around the mode of the exact marginal has no factor ({error})"
+        ) from error
+
+
+def _draw_marginal(
+    density: MarginalDensity, mean: np.ndarray, covariance: np.ndarray, positions: Positions, num_rows: int
+) -> MarginalDraws:
     g = len(mean)
     mode, curved = _find_mode(density, mean, covariance)
     lopsided = sorted([*positions.dispersion, *positions.log_sds, *positions.slanted])
@@ -101,12 +115,13 @@ def draw_marginal(
         if _suffices(found, ENOUGH):
             break
         # what was found, with the first proposal to guard against what was not
-        again = refit(found.shared, found.weights, lopsided, max(6.0, float(g)), curved)
+        try:
+            again = refit(found.shared, found.weights, lopsided, max(6.0, float(g)), curved)
+        except np.linalg.LinAlgError:  # all the weight on too few draws; those before are kept
+            break
         mixture = [(0.5 * rest, again), (0.5 * rest, main), *plateaus]
     if best is None:
-        raise FloatingPointError(
-            "the exact marginal is not finite around its mode; look for extreme values in the data"
-        )
+        raise FloatingPointError("the exact marginal is not finite around its mode")
     return best if _suffices(best, LEAST) else _adapt(density, best)
 
 
@@ -130,7 +145,10 @@ def _adapt(density: MarginalDensity, best: MarginalDraws) -> MarginalDraws:
     rng = np.random.default_rng(SEED)
     found, num_draws = best, len(best.weights)
     for tried in range(1, MOST_MIXTURES + 1):
-        mixture = fit_mixture(found.shared[resample(found.weights, MIXTURE_DRAWS, rng)], rng)
+        try:
+            mixture = fit_mixture(found.shared[resample(found.weights, MIXTURE_DRAWS, rng)], rng)
+        except np.linalg.LinAlgError:
+            break
         draws = mixture.draw(num_draws, rng)
         weighed = _weigh(draws, density.values(draws), mixture.log_density(draws))
         if weighed is None:

@@ -6,17 +6,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
+from jaxtyping import Array, Float, Int
 from scipy.special import ndtri
 
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows
-from natvi.linalg.grouped_rows import RowMoments
 from natvi.models.columns import as_frame, read_column
 from natvi.models.likelihoods import Family
 from natvi.models.raw_columns import plain_level
 from natvi.models.tables import interval_names
 from natvi.models.variance import precision_factors
-from natvi.precision import float64, to_host
+from natvi.precision import float64
 
 if TYPE_CHECKING:
     from natvi.models.mixed_fit import MixedFit
@@ -24,13 +24,27 @@ if TYPE_CHECKING:
 KINDS = ("response", "link")
 GROUPS = ("known", "new", "population")
 NUM_DRAWS = 2000
-CHUNK_ROWS = 2_000  # times draws: 32 MB a piece
+CHUNK_ROWS = 2_000  # worked on together; times draws 32 MB
+HALF_WIDTH, NUM_NODES = 7.5, 61  # of the rule for the expected response, in sds of the predictor
 
 
 def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
     """Return mean, sd and interval of the linear predictor or the expected response, row by row.
 
-    The expected response of a binomial model is the proportion of successes, so new rows need no trials.
+    The expected response of a binomial model is the proportion of successes, so new rows need no trials. With
+    groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all rows are
+    with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`, which is empty if all are
+    known.
+
+    Args:
+        fit: The fitted model.
+        new_data: A data frame with the columns of the formula.
+        kind: "response" or "link", the linear predictor.
+        groups: "known", "new" or "population", whose random effects are zero.
+        prob: The probability of the interval.
+
+    Returns:
+        A table with a line for every row.
     """
     for name, value, allowed in (("kind", kind, KINDS), ("groups", groups, GROUPS)):
         if value not in allowed:
@@ -40,6 +54,7 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
     frame = as_frame(new_data)
     X, Z, offset = fit.columns.apply(frame)
     codes = group_codes(fit, frame) if groups == "known" else np.full(len(X), -1)
+    new_groups = _unseen_labels(fit, frame, codes) if groups == "known" else []
     if groups == "population":
         Z = np.zeros_like(Z)
     seen = (codes >= 0) | (groups == "population")
@@ -49,7 +64,9 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
         columns[:, seen] = fit.known_columns(X[seen], Z[seen], offset[seen], at, kind, prob)
     if not seen.all():
         columns[:, ~seen] = _averaged_columns(fit, X[~seen], Z[~seen], offset[~seen], kind, prob)
-    return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=frame.index)
+    table = pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=frame.index)
+    table.attrs["new_groups"] = new_groups
+    return table
 
 
 def group_codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
@@ -65,6 +82,13 @@ def group_codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
     if (codes < 0).any():
         _refuse_look_alikes(fit.group_name, known, asked[codes < 0].unique())
     return codes
+
+
+def _unseen_labels(fit: "MixedFit", frame: pd.DataFrame, codes: np.ndarray) -> list[Any]:
+    """Return the labels of groups never seen, each once, in the order of the rows."""
+    if (codes >= 0).all():
+        return []
+    return pd.unique(pd.Series(plain_labels(read_column(frame, fit.group_name)))[codes < 0]).tolist()
 
 
 def plain_labels(labels: Any) -> np.ndarray:
@@ -88,20 +112,6 @@ def _refuse_look_alikes(group: str, known: pd.Index, unseen: pd.Index) -> None:
             )
 
 
-@jax.jit
-def _row_moments(
-    posterior: ArrowPrecision, X: jax.Array, Z: jax.Array, offset: jax.Array, codes: jax.Array
-) -> RowMoments:
-    """Return the exact moments of each row's predictor: a design of one-row groups."""
-    mean = ArrowVector(posterior.mean.local[:, codes], posterior.mean.shared)
-    factor = ArrowFactor(
-        posterior.factor.local[..., codes], posterior.factor.cross[..., codes], posterior.factor.shared
-    )
-    filled, extra = jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
-    rows = GroupedRows(X.T[:, None], Z.T[:, None], offset[None], filled, extra, num_simple=len(X))
-    return rows.moments(mean, factor, posterior.inverse_shared, ())
-
-
 def exact_columns(
     fit: "MixedFit",
     X: np.ndarray,
@@ -111,33 +121,63 @@ def exact_columns(
     kind: str,
     prob: float,
 ) -> np.ndarray:
-    """Return the columns for rows whose predictor is Gaussian under the posterior."""
+    """Return the columns for rows whose predictor is Gaussian under the posterior, in slices of one size."""
+    num_rows, z = len(X), ndtri(0.5 + prob / 2)
+    columns = np.empty((4, num_rows))
     with float64():
-        moments = to_host(_row_moments(fit.posterior, X, Z, offset, codes))
-    m, s = moments.mean[0], np.sqrt(moments.variance[0])
-    z = ndtri(0.5 + prob / 2)
+        posterior = jax.device_put(fit.posterior)
+        for at in range(0, num_rows, CHUNK_ROWS):
+            # the last slice is filled up with its last row: another number of rows needs no new compilation
+            own = np.minimum(np.arange(at, at + CHUNK_ROWS), num_rows - 1)
+            part = _exact_slice(fit.family, kind, posterior, X[own], Z[own], offset[own], codes[own], z)
+            columns[:, at : at + CHUNK_ROWS] = np.asarray(part)[:, : num_rows - at]
+    return columns
+
+
+@jax.jit(static_argnums=(0, 1))
+def _exact_slice(
+    family: Family,
+    kind: str,
+    posterior: ArrowPrecision,
+    X: Float[Array, "k p"],
+    Z: Float[Array, "k r"],
+    offset: Float[Array, " k"],
+    codes: Int[Array, " k"],
+    z: Float[Array, ""] | float,
+) -> Float[Array, "4 k"]:
+    """Return the columns of some rows from the exact moments of their predictors: a design of one-row groups."""
+    mean = ArrowVector(posterior.mean.local[:, codes], posterior.mean.shared)
+    factor = ArrowFactor(
+        posterior.factor.local[..., codes], posterior.factor.cross[..., codes], posterior.factor.shared
+    )
+    filled, extra = jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
+    rows = GroupedRows(X.T[:, None], Z.T[:, None], offset[None], filled, extra, num_simple=len(X))
+    moments = rows.moments(mean, factor, posterior.inverse_shared, ())
+    m, s = moments.mean[0], jnp.sqrt(moments.variance[0])
     if kind == "link":
-        return np.stack([m, s, m - z * s, m + z * s])
-    with float64():
-        mean, sd = to_host(_response_moments(fit.family, m, s))
-        low, high = (np.asarray(fit.family.mean(jnp.asarray(eta))) for eta in (m - z * s, m + z * s))
-    return np.stack([mean, sd, low, high])
+        return jnp.stack([m, s, m - z * s, m + z * s])
+    # the inverse link is monotone: it takes quantiles to quantiles
+    return jnp.stack([*_response_moments(family, m, s), family.mean(m - z * s), family.mean(m + z * s)])
 
 
-def _response_moments(family: Family, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and sd of the inverse link of a Gaussian predictor: closed for the log link, else 61 nodes."""
+def _response_moments(
+    family: Family, m: Float[Array, " k"], s: Float[Array, " k"]
+) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
+    """Return mean and sd of the inverse link of a Gaussian predictor: closed for the log link, else by quadrature."""
     if family.link == "log":
-        mean = np.exp(m + s**2 / 2)
-        return mean, mean * np.sqrt(np.expm1(s**2))
-    nodes = np.linspace(-7.5, 7.5, 61)
+        mean = jnp.exp(m + s**2 / 2)
+        return mean, mean * jnp.sqrt(jnp.expm1(s**2))
+    nodes = np.linspace(-HALF_WIDTH, HALF_WIDTH, NUM_NODES)
     weights = np.exp(-0.5 * nodes**2)
-    middle = np.asarray(family.mean(jnp.asarray(m)))
-    first, second = np.zeros_like(m), np.zeros_like(m)
-    for node, weight in zip(nodes, weights / weights.sum(), strict=True):
-        value = np.asarray(family.mean(jnp.asarray(m + s * node))) - middle
-        first += weight * value
-        second += weight * value**2
-    return middle + first, np.sqrt(np.maximum(second - first**2, 0.0))
+    middle = family.mean(m)
+
+    def add(sums: tuple[Array, Array], node: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
+        value = family.mean(m + s * node[0]) - middle
+        return (sums[0] + node[1] * value, sums[1] + node[1] * value**2), None
+
+    zero = jnp.zeros_like(m)
+    (first, second), _ = jax.lax.scan(add, (zero, zero), (jnp.asarray(nodes), jnp.asarray(weights / weights.sum())))
+    return middle + first, jnp.sqrt(jnp.maximum(second - first**2, 0.0))
 
 
 def _averaged_columns(

@@ -2,6 +2,9 @@
 
 The moments are not debiased. A coordinate whose gradients vanish has gamma up to alpha/epsilon = 1e5, which drives its
 C_ii to about 316: a likely cause of the method's failures in the paper.
+
+Noise floor: its estimates leave the entropy's gradient out, so they stay noisy at the optimum, and with a constant step
+size alpha the iterates do not settle; on N(m, P^-1) each mu_i wanders about m_i with variance alpha / (2 sqrt(P_ii)).
 """
 
 from typing import Any, NamedTuple

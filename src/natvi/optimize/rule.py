@@ -131,10 +131,10 @@ def normalize_jointly() -> optax.GradientTransformation:
 
 
 def scale_by_step(step_size: StepSize, factor: float = 1.0) -> optax.GradientTransformation:
-    """Multiply by a step size, constant or a schedule of the step count."""
+    """Multiply by a step size, constant or a schedule of the step count (`size_at`)."""
     check_step_size(step_size)
     if callable(step_size):
-        return optax.scale_by_schedule(lambda count: factor * step_size(count))
+        return optax.scale_by_schedule(lambda count: factor * size_at(step_size, jnp.asarray(count)))
     return optax.scale(factor * step_size)
 
 
@@ -150,5 +150,12 @@ def check_step_size(step_size: StepSize) -> None:
 
 
 def size_at(step_size: StepSize, count: Int[Array, ""]) -> Any:
-    """Return the step size at a step count from 0."""
-    return step_size(count) if callable(step_size) else step_size
+    """Return the step size at a step count from 0.
+
+    A schedule may come down to zero. Where it is negative or NaN the size is NaN: the step is not finite, the fit
+    refuses it and asks for the same count again, so that its outcome is `nonfinite` with the last good Gaussian.
+    """
+    if not callable(step_size):
+        return step_size
+    size = step_size(count)
+    return jnp.where(size >= 0, size, jnp.nan)

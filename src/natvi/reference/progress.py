@@ -10,8 +10,11 @@ class DrawProgress(LateBar):
 
     def __init__(self, shown: bool, total: int) -> None:
         """Prepare the bar for `total` draws."""
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        super().__init__(shown, columns, total)
+        super().__init__(
+            shown,
+            lambda: (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()),
+            total,
+        )
 
     def update(self, done: int, phase: str) -> None:
         """Say how many draws are done, and what is going on."""

@@ -11,8 +11,8 @@ ADVICE = {
     ),
     Outcome.INTERRUPTED: "Interrupted; this is the best point reached. Go on with fit(state=result.state).",
     Outcome.NONFINITE: (
-        "The bound was not finite at the start. Look for extreme values in the data, such as counts or covariates "
-        "in the millions; rescale them."
+        "The bound was not finite, at the start or in most of the last steps. Look for extreme values in the data, "
+        "such as counts or covariates in the millions, and rescale them; of a noisy optimizer try a smaller step_size."
     ),
     Outcome.SINGULAR_FACTOR: "The precision lost its rank. Remove redundant columns or give a tighter prior.",
     Outcome.UNBOUNDED: "The bound rises without end: the posterior is improper. Give a proper prior.",

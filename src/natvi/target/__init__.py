@@ -1,5 +1,6 @@
-"""Targets: log-densities written as sums of terms, each a function of a low-dimensional marginal."""
+"""Targets: log-densities written as sums of terms, each a function of a low-dimensional marginal, or by functions."""
 
+from natvi.target.group_target import GroupTarget as GroupTarget
 from natvi.target.likelihood_rows import LikelihoodRows as LikelihoodRows
 from natvi.target.normal_prior import NormalPrior as NormalPrior
 from natvi.target.random_effects import RandomEffectsPrior as RandomEffectsPrior

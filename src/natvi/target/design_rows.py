@@ -195,8 +195,8 @@ class DesignRows(eqx.Module):
                 each, pull = jax.vjp(lambda eta: self.family.log_density(self.rows.y, eta, None), eta)
                 return each, pull(jnp.ones_like(each))[0]
 
-            found, bends = jax.jvp(slope, (eta,), (jnp.ones_like(eta),))
-            return jax.tree.map(self._weighted, RowExpectation(*found, bends[1]))
+            (value, first), (_, second) = jax.jvp(slope, (eta,), (jnp.ones_like(eta),))
+            return jax.tree.map(self._weighted, RowExpectation(value, first, second))
         # a point is a Gaussian without spread
         zero = jnp.zeros_like(eta)
         return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))

@@ -8,7 +8,11 @@ from jaxtyping import Array, Float
 
 
 class IndependentNormal(eqx.Module):
-    """theta ~ N(mean, diag(sd^2)), constants included (paper, Section 8: mean 0, sd 10)."""
+    """theta ~ N(mean, diag(sd^2)), constants included (paper, Section 8: mean 0, sd 10).
+
+    A coordinate of infinite sd, which is a precision of zero, has a flat prior: it adds nothing to value, gradient and
+    precision.
+    """
 
     mean: Float[Array, " d"]
     sd: Float[Array, " d"]
@@ -36,4 +40,5 @@ class IndependentNormal(eqx.Module):
     def expected_value(self, mean: Float[Array, " d"], variances: Float[Array, " d"]) -> Float[Array, ""]:
         """Return the expected log-density: E (x - m0)^2 = (m - m0)^2 + v."""
         squared = ((mean - self.mean) ** 2 + variances) * self.precision
-        return -0.5 * self.mean.shape[0] * math.log(2 * math.pi) - jnp.sum(jnp.log(self.sd) + 0.5 * squared)
+        constant = 0.5 * math.log(2 * math.pi) + jnp.log(self.sd)
+        return -jnp.sum(jnp.where(jnp.isinf(self.sd), 0.0, constant + 0.5 * squared))

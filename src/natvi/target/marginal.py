@@ -2,7 +2,8 @@
 
 For each group the mode of f_i(theta_i) = log p(y_i, theta_i | theta_g) is found by Newton's method and the nodes are
 laid around it with the curvature there. The integral does not depend on where the nodes lie, so mode and curvature
-count as constants when the result is differentiated in theta_g. For Gaussian responses it is exact.
+count as constants when the result is differentiated in theta_g. For Gaussian rows one node, the mode, is exact: there
+the curvature is differentiated too, and the mode need not be, since f_i is flat at it.
 """
 
 from typing import NamedTuple
@@ -17,15 +18,28 @@ from natvi.target.likelihood_rows import LikelihoodRows
 from natvi.target.random_effects import RandomEffectsPrior
 from natvi.target.term import SumOfTerms
 
-NODES_PER_DIMENSION = {1: 21, 2: 9, 3: 5}
+NODES_PER_DIMENSION = {1: 21, 2: 9, 3: 5}  # for all but Gaussian rows
 MOST_STEPS = 60  # of Newton's method
 CLOSE = 1e-6  # squared length of a step, in sds, after which the next one is as good as zero
 
 
 def can_integrate(target: SumOfTerms) -> bool:
-    """Whether the target is a mixed model with few enough random effects per group."""
-    kinds = tuple(type(term) for term in target.grouped)
-    return kinds == (LikelihoodRows, RandomEffectsPrior) and mixed_parts(target)[1].r in NODES_PER_DIMENSION
+    """Whether the target is a mixed model with few enough random effects per group; any number for Gaussian rows."""
+    if tuple(type(term) for term in target.grouped) != (LikelihoodRows, RandomEffectsPrior):
+        return False
+    likelihood, effects = mixed_parts(target)
+    return _is_gaussian(likelihood) or effects.r in NODES_PER_DIMENSION
+
+
+def default_nodes(target: SumOfTerms) -> int:
+    """Return the number of nodes per random effect of a group."""
+    likelihood, effects = mixed_parts(target)
+    return 1 if _is_gaussian(likelihood) else NODES_PER_DIMENSION[effects.r]
+
+
+def _is_gaussian(likelihood: LikelihoodRows) -> bool:
+    """Whether f_i is quadratic in theta_i."""
+    return getattr(likelihood.family, "link", None) == "identity"
 
 
 def marginal_log_density(
@@ -37,7 +51,7 @@ def marginal_log_density(
         target: A mixed model.
         shared: theta_g.
         near: A guess of the modes of the random effects, e.g. their approximate means given theta_g.
-        nodes: Of the quadrature, per random effect of a group; `NODES_PER_DIMENSION` if not given.
+        nodes: Of the quadrature, per random effect of a group; `default_nodes` if not given.
 
     Returns:
         The logarithm of the joint density of data and shared coordinates.
@@ -48,7 +62,11 @@ def marginal_log_density(
     fixed = RowLikelihood(likelihood, jax.lax.stop_gradient(shared))
     precision = jax.lax.stop_gradient(W @ W.T)
     mode, root = jax.lax.stop_gradient(group_modes(fixed, precision, jax.lax.stop_gradient(near)))
-    z, log_weight = _product_nodes(effects.r, nodes or NODES_PER_DIMENSION[effects.r])
+    nodes = default_nodes(target) if nodes is None else nodes
+    if _is_gaussian(likelihood) and nodes == 1:
+        # log int exp f_i = f_i(mode) - log |root| + r/2 log 2 pi, where root depends on theta_g
+        root = _slope_and_root(rows, W @ W.T, mode)[1]
+    z, log_weight = _product_nodes(effects.r, nodes)
     constant = jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * effects.r * jnp.log(2 * jnp.pi)
 
     @jax.checkpoint
@@ -96,6 +114,17 @@ class RowLikelihood:
         return jax.jvp(slope, (eta,), (jnp.ones_like(eta),))
 
 
+def _slope_and_root(
+    rows: RowLikelihood, precision: Float[Array, "r r"], theta: Float[Array, "r n"]
+) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
+    """Return the gradient of every f_i, and the Cholesky factor of its negative Hessian."""
+    design = rows.term.design
+    slope, bend = rows.derivatives(rows.predictor(theta))
+    grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - precision @ theta
+    gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))
+    return grad, small_blocks.cholesky(gram + precision[..., None])
+
+
 class _Search(NamedTuple):
     """Newton's method in every group at once."""
 
@@ -114,20 +143,12 @@ def group_modes(
     Every family is log-concave in the predictor, so there is one mode. A step counts in the groups where it raises the
     density; where it does not, a quarter of it is tried.
     """
-    design = rows.term.design
 
     def density(theta: Float[Array, "r n"]) -> Float[Array, " n"]:
         return rows.by_group(theta) - 0.5 * jnp.sum(theta * (precision @ theta), axis=0)
 
-    def curvature(theta: Float[Array, "r n"]) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
-        slope, bend = rows.derivatives(rows.predictor(theta))
-        grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - precision @ theta
-        weighted = -design.Z * bend
-        gram = design.per_group(jnp.sum(design.Z[:, None] * weighted[None], axis=2))
-        return grad, small_blocks.cholesky(gram + precision[..., None])
-
     def newton(state: _Search) -> _Search:
-        grad, root = curvature(state.theta)
+        grad, root = _slope_and_root(rows, precision, state.theta)
         whitened = small_blocks.solve_lower(root, grad)
         candidate = state.theta + state.length * small_blocks.solve_upper(root, whitened)
         value = density(candidate)
@@ -145,7 +166,7 @@ def group_modes(
     theta, value = jnp.where(better, near, 0.0), jnp.where(better, at_guess, at_zero)
     start = _Search(theta, value, jnp.ones_like(value), jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
     found = jax.lax.while_loop(lambda s: (s.left > CLOSE) & (s.count < MOST_STEPS), newton, start)
-    return found.theta, curvature(found.theta)[1]
+    return found.theta, _slope_and_root(rows, precision, found.theta)[1]
 
 
 def mixed_parts(target: SumOfTerms) -> tuple[LikelihoodRows, RandomEffectsPrior]:

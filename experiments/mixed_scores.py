@@ -20,7 +20,8 @@ from natvi.precision import float64
 SIZE, QUICK_SIZE = 1000, 100
 POOL, QUICK_POOL = {"Diabetes": 2_000}, 200  # draws from which the subsets are taken
 DEFAULT_POOL = 5_000
-EVALUATIONS = {"Diabetes": 20}
+EVALUATIONS = {"Diabetes": 5}
+CAREFUL_EVALUATIONS = {"Diabetes": 20}  # of draws that may be near the ceiling, where one evaluation is noise
 DEFAULT_EVALUATIONS = 50
 
 
@@ -59,9 +60,10 @@ def pool_size(problem: MixedProblem, quick: bool) -> int:
     return QUICK_POOL if quick else POOL.get(problem.name, DEFAULT_POOL)
 
 
-def options(problem: MixedProblem, quick: bool) -> dict[str, int]:
+def options(problem: MixedProblem, quick: bool, careful: bool = False) -> dict[str, int]:
     """Return the size of a subset and the number of evaluations."""
-    evaluations = 2 if quick else EVALUATIONS.get(problem.name, DEFAULT_EVALUATIONS)
+    counts = CAREFUL_EVALUATIONS if careful else EVALUATIONS
+    evaluations = 2 if quick else counts.get(problem.name, DEFAULT_EVALUATIONS)
     return {"size": QUICK_SIZE if quick else SIZE, "evaluations": evaluations}
 
 
@@ -93,7 +95,9 @@ def _draw(gaussian: Any, keys: Any) -> ArrowVector:
     return jax.lax.map(gaussian.sample, keys, batch_size=16)
 
 
-def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any], quick: bool) -> Arrays | None:
+def measure(
+    problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any], quick: bool, careful: bool = False
+) -> Arrays | None:
     """Return mean and sd of M between draws and run 0 of NUTS, kept; None where there is no reference.
 
     Args:
@@ -102,21 +106,23 @@ def measure(problem: MixedProblem, what: str, draw: Any, settings: dict[str, Any
         draw: Called for the draws, one in each row, or for `WeightedDraws`, of which every subset is resampled.
         settings: All that decides the draws.
         quick: Whether to take few.
+        careful: Whether to evaluate more often where an evaluation takes long.
     """
     sampled = kept_reference(problem, 0)
     if sampled is None:
         return None
-    about = settings | options(problem, quick) | {"problem": problem.name, "pool": pool_size(problem, quick)}
+    chosen = options(problem, quick, careful)
+    about = settings | chosen | {"problem": problem.name, "pool": pool_size(problem, quick)}
     about |= {"reference": float(sampled["draws"].sum()), "version": 1}
 
     def compute() -> Arrays:
         aim, draws = nuts_draws(problem, 0, quick), draw()
         assert aim is not None
         if isinstance(draws, WeightedDraws):
-            return weighted_measure(problem, draws, aim, **options(problem, quick))
+            return weighted_measure(problem, draws, aim, **chosen)
         if not np.isfinite(draws).all():
             return {"mean": np.nan, "sd": np.nan}
-        return mmd_measure(draws, aim, **options(problem, quick))._asdict()
+        return mmd_measure(draws, aim, **chosen)._asdict()
 
     return recall(f"mmd-{problem.name}-{what}", about, compute)
 

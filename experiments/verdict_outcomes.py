@@ -19,7 +19,17 @@ from natvi.result.trust import GOOD
 
 ALLOWED = 0.2  # posterior sds
 # what decides method and verdict: other sources are another outcome
-JUDGED = ("models/mixed_*.py", "models/glmm.py", "metrics/psis.py", "target/marginal.py")
+JUDGED = (
+    *(f"models/mixed_{name}.py" for name in ("auto", "check", "conditional", "fit", "marginal*", "start", "target")),
+    *(
+        "models/glmm.py",
+        "metrics/psis.py",
+        "target/marginal.py",
+        "derivatives/*.py",
+        "optimize/ascent.py",
+        "fit/loop.py",
+    ),
+)
 
 
 class Outcome(NamedTuple):
@@ -34,6 +44,7 @@ class Outcome(NamedTuple):
         reasons: Those that are not good, one a line.
         about_data: Whether all of these are about the data: what the prior decides, whatever the method.
         errors: Means minus true means of fixed effects and variance components, in true posterior sds.
+        gaussian_errors: The same of the Gaussian fit with which `auto` began.
         coordinates: The same of the shared coordinates, where sds stand as logarithms.
         spreads: Logarithm of sd over true sd, of fixed effects and variance components.
         names: Of the entries of `errors`.
@@ -49,6 +60,7 @@ class Outcome(NamedTuple):
     reasons: tuple[str, ...]
     about_data: bool
     errors: np.ndarray
+    gaussian_errors: np.ndarray
     coordinates: np.ndarray
     spreads: np.ndarray
     names: tuple[str, ...]
@@ -63,7 +75,7 @@ class Outcome(NamedTuple):
     @property
     def worst(self) -> float:
         """The largest error of a mean, in posterior sds; a mean that is not a number is as wrong as can be."""
-        return float(np.max(np.where(np.isfinite(self.errors), np.abs(self.errors), np.inf)))
+        return _largest(self.errors)
 
     @property
     def off(self) -> bool:
@@ -71,9 +83,18 @@ class Outcome(NamedTuple):
         return self.worst > ALLOWED
 
     @property
+    def gaussian_off(self) -> bool:
+        """Whether a mean of the Gaussian fit is off by more than is allowed."""
+        return _largest(self.gaussian_errors) > ALLOWED
+
+    @property
     def worst_name(self) -> str:
         """The parameter with the largest error."""
         return self.names[int(np.argmax(np.abs(self.errors)))]
+
+
+def _largest(errors: np.ndarray) -> float:
+    return float(np.max(np.where(np.isfinite(errors), np.abs(errors), np.inf)))
 
 
 def outcome(design: Design, number: int, seed: int) -> Outcome:
@@ -92,6 +113,7 @@ def outcome(design: Design, number: int, seed: int) -> Outcome:
         reasons=tuple(filter(None, str(found["alarms"]).split("\n"))),
         about_data=bool(found["about_data"]),
         errors=(found["table_mean"] - truth["table_mean"]) / sd,
+        gaussian_errors=(found["gaussian_mean"] - truth["table_mean"]) / sd,
         coordinates=(found["shared_mean"] - truth["shared_mean"]) / truth["shared_sd"],
         spreads=np.log(found["table_sd"] / sd),
         names=tuple(map(str, found["names"])),
@@ -124,6 +146,7 @@ def judge(case: MixedProblem) -> Arrays:
         "alarms": "\n".join(alarms),
         "about_data": bool(alarms) and set(alarms) <= set(known),
         "names": [*fit.fixed_names, *component_names(fit)],
+        "gaussian_mean": _moments(case.gva, case.gva.model)["table_mean"],  # type: ignore[arg-type]
         **looked,
         **_moments(result, fit),
     }

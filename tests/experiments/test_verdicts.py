@@ -20,6 +20,7 @@ def made_up(trust: str, error: float, method: str = "marginal", about_data: bool
         reasons=() if trust == "good" else ("sd(Intercept|g) is poorly determined by the data",),
         about_data=about_data,
         errors=np.array([0.0, error]),
+        gaussian_errors=np.array([0.0, 2 * error]),
         coordinates=np.array([0.0, error / 2]),
         spreads=np.zeros(2),
         names=("Intercept", "sd(Intercept|g)"),

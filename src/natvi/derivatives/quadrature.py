@@ -2,9 +2,10 @@
 
 The trapezoidal rule on E f(m + s z) converges geometrically for f analytic in a strip. Softplus has its
 singularities at +-i pi, a distance a = pi/s in z, so the error is about exp(-2 pi a/h + a^2/2) or, for small s,
-exp(-2 pi^2/h^2): the step h below keeps it near 1e-10, with 16 nodes for s <= 0.8 and about 15 s beyond. The nodes
-are centred at the peak of e^{eta} phi(z), clipped where softplus leaves its exponential branch, so that small values
-in the left tail keep their relative accuracy. Beyond s = 64 softplus is a kink with a small bump, and an expansion in
+exp(-2 pi^2/h^2): the step h below keeps it near 1e-10, with 16 nodes for s <= 0.8 and about 15 s beyond. Positive
+means are reflected, softplus(x) = x + softplus(-x), and the nodes are centred at the peak of e^{eta} phi(z), clipped
+where softplus leaves its exponential branch: small values, slopes and curvatures in the left tail, and small curvatures
+in the right one, keep their relative accuracy. Beyond s = 64 softplus is a kink with a small bump, and an expansion in
 1/s takes over, so that the number of nodes is bounded.
 
 The widest row decides the number of nodes for all. Where a few rows are much wider than the others, they are taken out
@@ -94,8 +95,12 @@ def _near_softplus(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows
     strip = jnp.pi / jnp.maximum(jnp.max(s), 0.5)
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     # the left tail behaves like e^{eta}: its mass sits at z = s while m + s^2 < 0, at z = -m/s beyond
-    centre = jnp.clip(-m / jnp.maximum(s, 1e-30), 0.0, s)
-    return trapezoid(_softplus, m, s, centre, h, log_scale)
+    left = jnp.abs(m)
+    centre = jnp.minimum(left / jnp.maximum(s, 1e-30), s)
+    value, slope, curvature = trapezoid(_softplus, -left, s, centre, h, log_scale)
+    # softplus(x) = x + softplus(-x), sigmoid(x) = 1 - sigmoid(-x), and sigmoid' is even
+    scale = 1.0 if log_scale is None else jnp.exp(log_scale)
+    return jnp.where(m > 0, value + scale * m, value), jnp.where(m > 0, scale - slope, slope), curvature
 
 
 def _softplus(x: Rows) -> tuple[Rows, Rows, Rows]:

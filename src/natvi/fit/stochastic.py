@@ -1,8 +1,8 @@
 """The loop of a stochastic fit: compiled chunks, and a stop that noise does not fool.
 
 With a constant step the iterates end up wandering around the optimum, short of it by an amount proportional to the
-step. So the fit runs in stages: as soon as the bound, averaged over windows, no longer rises beyond its noise, the step
-is halved. Halving it closes about half of the remaining gap; when a whole stage has gained less than `gap` nats, about
+step. So the fit runs in stages: as soon as the bound, averaged over windows, no longer rises (`stages`), the step is
+halved. Halving it closes about half of the remaining gap; when a whole stage has gained less than `gap` nats, about
 that much is left, and the average of the last stage's iterates, which is closer still, is the answer.
 
 Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also

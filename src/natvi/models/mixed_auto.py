@@ -145,7 +145,12 @@ def _interrupted(stage: GaussianStage, why: str) -> Chosen:
 
 def lazy_check(stage: GaussianStage) -> partial[tuple[Trust, ...]]:
     """Return the check of a Gaussian fit, to be called when somebody looks at `trust`."""
-    return partial(check_fit, stage.target, stage.posterior, stage.model)
+    return partial(_check_gaussian, stage)
+
+
+def _check_gaussian(stage: GaussianStage) -> tuple[Trust, ...]:
+    starts = _other_starts(stage) if stage.fitted.outcome is Outcome.CONVERGED else ()
+    return (*check_fit(stage.target, stage.posterior, stage.model), *starts)
 
 
 def _explained(model: MixedFit, why: str) -> MixedFit:

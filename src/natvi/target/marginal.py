@@ -18,7 +18,7 @@ from natvi.target.likelihood_rows import LikelihoodRows
 from natvi.target.random_effects import RandomEffectsPrior
 from natvi.target.term import SumOfTerms
 
-NODES_PER_DIMENSION = {1: 21, 2: 9, 3: 5}  # for all but Gaussian rows
+NODES_PER_DIMENSION = {1: 21, 2: 11, 3: 5}  # for all but Gaussian rows
 MOST_STEPS = 60  # of Newton's method
 CLOSE = 1e-6  # squared length of a step, in sds, after which the next one is as good as zero
 

@@ -51,11 +51,10 @@ def test_equal_responses_within_every_group() -> None:
 
 def test_quasi_separation() -> None:
     rng = np.random.default_rng(0)
-    data = pd.DataFrame({"g": np.repeat(np.arange(40), 5), "x": rng.normal(size=200)})
-    data["z"] = 1 * (rng.uniform(size=200) < 0.2)
-    chance = expit(rng.standard_normal(40)[data["g"]] + data["x"])
+    data = pd.DataFrame({"g": np.repeat(np.arange(40), 5), "z": 1 * (rng.uniform(size=200) < 0.2)})
+    chance = expit(rng.standard_normal(40)[data["g"]])
     data["y"] = 1 * ((rng.uniform(size=200) < chance) | (data["z"] == 1))
-    result, words = fit_and_read(data, "y ~ x + z + (1 | g)")
+    result, words = fit_and_read(data, "y ~ z + (1 | g)")  # of the same shapes as above: nothing new is compiled
     assert result.trust != "good" and "the data hardly limit z" in words and "separation" in words
 
 
@@ -71,10 +70,10 @@ def test_one_large_group_among_single_rows() -> None:
     assert "sd(Intercept|g)" in " ".join(result.trust_reasons)
 
 
-@pytest.mark.slow
 def test_thousands_of_single_rows() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.arange(1500), "x": rng.normal(size=1500)})
     result, words = fit_and_read(data.assign(y=1 * (rng.uniform(size=1500) < expit(0.5 * data["x"]))))
     assert "every group of g has a single row: the variance is poorly determined" in words
-    assert result.trust != "good" or "sd(Intercept|g) may be close to zero" in words
+    assert result.method == "gva" and result.trust == "do not use"
+    assert "single yes/no rows say nothing about sd(Intercept|g)" in words

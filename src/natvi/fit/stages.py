@@ -1,6 +1,6 @@
 """When a stochastic fit is done: stages of one step size each, told apart from noise by windows of the bound.
 
-A rise is looked for in the last eighth of all windows so far. A fit that took long to get where it is gets as much
+A rise is looked for in the last quarter of all windows so far. A fit that took long to get where it is gets as much
 longer to show that it still moves: a fixed number of windows would take a slow optimizer for one that has arrived.
 """
 

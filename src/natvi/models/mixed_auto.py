@@ -107,6 +107,14 @@ def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption)
         return _gaussian(stage, "gva: the step limit came before the fit could be judged", None)
     if stage.model.num_rows > MOST_ROWS:
         return _gaussian(stage, f"gva: method='marginal' was not considered for over {MOST_ROWS:,} rows", None)
+    if _is_undetermined(stage):
+        names = ", ".join(stage.model.log_sd_positions())
+        words = (
+            f"single yes/no rows say nothing about {names}, whatever its interval says, and so nothing about the scale "
+            "of the coefficients; leave the random effects out, or give a prior, prior={'sd': ('half_normal', 1.0)}"
+        )
+        concerns = (Trust(REFUSE, (words,)), *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva: single yes/no rows in every group, with which no method can do better", concerns)
     shape = judge_shape(stage.target, stage.posterior, stage.model)
     if interruption.asked:
         return _interrupted(stage, "gva: interrupted before it was checked against the exact marginal")
@@ -126,6 +134,12 @@ def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption)
         words = f"the marginal method gave no draws: {trouble}; look for extreme values, or give tighter priors"
         found = (*shape, Trust(CARE, (words,)), *judge_data(stage.target, stage.model))
         return _gaussian(stage, "gva, although it does not pass its check: the marginal method gave no draws", found)
+
+
+def _is_undetermined(stage: GaussianStage) -> bool:
+    """Whether wider random effects with larger coefficients explain the data as well, and no prior on sds objects."""
+    model, only_normal = stage.model, len(stage.target.shared) == 1
+    return only_normal and model.family.name == "bernoulli" and model.num_rows == len(model.group_labels)
 
 
 def can_marginalise(target: SumOfTerms) -> bool:

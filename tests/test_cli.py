@@ -17,6 +17,9 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.data import load_epilepsy
+from natvi.fit import stochastic
+from natvi.models.glm import GlmModel
+from strategies import quick_jit
 
 FORMULA = "y ~ base*trt + age + visit + (1 | subject)"
 
@@ -143,6 +146,40 @@ def test_a_formula_without_groups_is_a_linear_model(tmp_path: Path) -> None:
     assert "N(0, 5²) on every coefficient" in run("show", tmp_path / "out" / "fit.natvi").stdout
 
 
+def asked(monkeypatch: pytest.MonkeyPatch, kind: type, *arguments: str | Path) -> dict[str, Any]:
+    """Return what the command hands to `fit` of a model, without fitting."""
+    calls: list[dict[str, Any]] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, "fit", lambda self, **options: calls.append(options))
+        patch.setattr(cli, "_deliver", lambda *_: None)
+        run("fit", *arguments)
+    (options,) = calls
+    return options
+
+
+def test_settings_of_the_steps_reach_the_fit(table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    noise = ("--optimizer", "adam", "--order", "2", "--step-size", "0.01", "--num-samples", "4", "--max-steps", "70")
+    settings = {"optimizer": "adam", "order": 2, "step_size": 0.01, "num_samples": 4, "max_steps": 70, "progress": True}
+    grouped = (table, FORMULA, "--family", "poisson", "--method")
+    for method in ("gva", "rvb1"):
+        found = asked(monkeypatch, natvi.MixedModel, *grouped, method, *noise, "--seed", "3")
+        assert found == settings | {"method": method, "seed": 3}
+    exact = ("gva", "--optimizer", "ascent", "--tolerance", "1e-6", "--seed", "3", "--checkpoint", tmp_path / "a.ckpt")
+    expected = {"method": "gva", "optimizer": "ascent", "tolerance": 1e-6, "checkpoint": tmp_path / "a.ckpt"}
+    assert asked(monkeypatch, natvi.MixedModel, *grouped, *exact) == expected | {"progress": True}
+    plain = (table, "y ~ base", "--method", "stochastic", "--batch-size", "50")
+    found = asked(monkeypatch, GlmModel, *plain, *noise)
+    assert found == settings | {"method": "stochastic", "batch_size": 50, "seed": 0}
+
+
+def test_noisy_steps_of_a_linear_model(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_steps: Any = stochastic.run_steps
+    monkeypatch.setattr(stochastic, "run_steps", quick_jit(run_steps.__wrapped__, static_argnums=0))
+    noise = ("--method", "stochastic", "--optimizer", "nagm", "--step-size", "0.01", "--seed", "5", "--max-steps", "40")
+    document = strict(run("fit", table, "y ~ base", "--prior", "2", *noise, "--json", "-").stdout)
+    assert document["method"] == "stochastic nagm" and document["outcome"] == "max_steps"
+
+
 # --- mistakes ----------------------------------------------------------------------------------------------
 
 
@@ -169,6 +206,34 @@ def test_brackets_in_messages_are_not_markup(
         (FORMULA, ["--family", "bernoulli"], "must be 0 or 1"),
         (FORMULA, ["--family", "poisson", "--method", "magic"], "not 'magic'"),
         (FORMULA, ["--family", "poisson", "--prior", "flat"], "not 'flat'"),
+        (FORMULA, ["--optimizer", "adam"], "--optimizer is for noisy steps, and --method auto takes exact ones. Give"),
+        (
+            FORMULA,
+            ["--method", "marginal", "--optimizer", "adam"],
+            "--method gva, rvb1 or rvb2 with it, or leave --opt",
+        ),
+        (FORMULA, ["--method", "gva", "--optimizer", "sgd"], "optimizer must be one of 'ascent', 'adam'"),
+        (FORMULA, ["--method", "rvb1", "--optimizer", "ascent"], "method='rvb1' has none"),
+        (FORMULA, ["--step-size", "0.1"], "Give --method gva --optimizer snngm, or leave --step-size out"),
+        (FORMULA, ["--method", "gva", "--order", "2"], "Give --optimizer snngm, or leave --order out"),
+        (FORMULA, ["--method", "gva", "--optimizer", "ascent", "--num-samples", "2"], "leave --num-samples out"),
+        (FORMULA, ["--method", "rvb2", "--batch-size", "10"], "--batch-size is for models without random effects"),
+        (FORMULA, ["--method", "rvb2", "--tolerance", "1e-6"], "--tolerance is for exact steps; noisy ones stop when"),
+        (FORMULA, ["--method", "rvb2", "--order", "3"], "order must be 1"),
+        (FORMULA, ["--method", "rvb2", "--seed", "-1"], "seed must be a whole number of at least 0"),
+        (FORMULA, ["--max-steps", "0"], "max_steps must be a whole number of at least 1"),
+        (FORMULA, ["--tolerance", "2"], "tolerance must be a number between 0 and 1"),
+        (FORMULA, ["--missing", "keep"], "not 'keep'"),
+        ("y ~ base", ["--optimizer", "adam"], "Give --method stochastic, or leave --optimizer out"),
+        ("y ~ base", ["--method", "exact", "--optimizer", "ascent"], "Give --method stochastic, or leave --optimizer"),
+        ("y ~ base", ["--method", "exact", "--batch-size", "9"], "Give --method stochastic, or leave --batch-size out"),
+        ("y ~ base", ["--method", "stochastic", "--optimizer", "sgd"], "optimizer must be one of 'adam'"),
+        ("y ~ base", ["--method", "stochastic", "--tolerance", "0.1"], "--tolerance is for exact steps"),
+        ("y ~ base", ["--method", "stochastic", "--batch-size", "0"], "batch_size must be"),
+        ("y ~ base", ["--method", "stochastic", "--order", "3"], "order must be"),
+        ("y ~ base", ["--method", "stochastic", "--num-samples", "0"], "num_samples must be"),
+        ("y ~ base", ["--method", "stochastic", "--step-size", "-1"], "A step size must be positive and finite"),
+        (FORMULA, ["--method", "rvb1", "--step-size", "-1"], "A step size must be positive and finite"),
     ],
 )
 def test_mistakes_give_one_sentence(

@@ -21,9 +21,11 @@ from rich.markup import escape
 from natvi.data import load_epilepsy
 from natvi.fit import storage
 from natvi.models.formula import parse_formula
+from natvi.models.glm import METHODS as GLM_METHODS
 from natvi.models.glm import glm
 from natvi.models.glmm import glmm
 from natvi.models.loading import load
+from natvi.models.mixed_methods import METHODS
 from natvi.result import Result
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
@@ -45,25 +47,87 @@ def fit(
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
     structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column that says how often each row counts.")] = None,
+    missing: Annotated[str, typer.Option(help="Rows with missing values: drop or error.")] = "drop",
+    optimizer: Annotated[
+        str | None,
+        typer.Option(
+            help="For noisy steps (gva, rvb1, rvb2; stochastic): snngm, nagm, adam, nadam, pga or vogn; "
+            "ascent for exact ones."
+        ),
+    ] = None,
+    order: Annotated[int | None, typer.Option(help="For noisy steps: 1 or 2, derivatives of the log-density.")] = None,
+    step_size: Annotated[float | None, typer.Option(help="For noisy steps; by default the optimizer's own.")] = None,
+    num_samples: Annotated[int | None, typer.Option(help="For noisy steps: draws per step.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="For noisy steps without groups: rows per step.")] = None,
+    max_steps: Annotated[int | None, typer.Option(help="Steps at most.")] = None,
+    tolerance: Annotated[float | None, typer.Option(help="For exact steps: the rise at which the fit stops.")] = None,
+    checkpoint: Annotated[
+        Path | None, typer.Option(help="A file that keeps the state: a killed fit goes on where it was.")
+    ] = None,
     out: Annotated[Path | None, typer.Option(help="A folder for the saved fit, summary.json and report.html.")] = None,
     report: Annotated[Path | None, typer.Option(help="Write a page about the fit to this file.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the summary as JSON; - for stdout.")] = None,
-    seed: Annotated[int, typer.Option(help="For draws; exact fits are deterministic.")] = 0,
+    seed: Annotated[int, typer.Option(help="For noisy steps; exact fits are deterministic.")] = 0,
 ) -> None:
     """Fit a model to a file and print its summary: a mixed model, or without (... | group) a linear one."""
-    options: dict[str, Any] = {"family": family, "prior": _number(prior)}
-    options |= {name: value for name, value in (("link", link), ("weights", weights)) if value is not None}
-    if parse_formula(formula).group is None:
-        model = glm(formula, _read(data), **options, structure=structure or "dense")
-        result = model.fit(method=method, seed=seed, progress=True)
+    options = _given(link=link, weights=weights) | {"family": family, "prior": _number(prior), "missing": missing}
+    steps = _given(order=order, step_size=step_size, num_samples=num_samples, batch_size=batch_size)
+    loop = _given(max_steps=max_steps, tolerance=tolerance, checkpoint=checkpoint)
+    grouped = parse_formula(formula).group is not None
+    if grouped:
+        for name, value in (("structure", structure), ("batch_size", batch_size)):
+            if value is not None:
+                raise ValueError(
+                    f"{_flag(name)} is for models without random effects. Leave it out, or leave out (... | group)."
+                )
+    noisy = _is_noisy(grouped, method, optimizer)
+    _check_steps(grouped, method, noisy, _given(optimizer=optimizer) | steps, tolerance)
+    settings: dict[str, Any] = {"method": method, "progress": True} | _given(optimizer=optimizer) | steps | loop
+    if grouped:
+        noise: dict[str, Any] = {"seed": seed} if noisy else {}  # the others take exact steps
+        result = glmm(formula, _read(data), **options).fit(**settings, **noise)
     else:
-        if structure is not None:
-            raise ValueError(
-                "--structure is for models without random effects. Leave it out, or leave out (... | group)."
-            )
-        noise: dict[str, Any] = {"seed": seed} if method in ("rvb1", "rvb2") else {}  # the others take exact steps
-        result = glmm(formula, _read(data), **options).fit(method=method, progress=True, **noise)
+        model = glm(formula, _read(data), **options, structure=structure or "dense")
+        result = model.fit(**settings, seed=seed)
     _deliver(result, out, report, json_file)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    """Return the options that were given."""
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _is_noisy(grouped: bool, method: str, optimizer: str | None) -> bool:
+    """Whether the fit takes noisy steps."""
+    if not grouped:
+        return method == "stochastic"
+    return method in ("rvb1", "rvb2") or (method == "gva" and optimizer not in (None, "ascent"))
+
+
+def _check_steps(grouped: bool, method: str, noisy: bool, given: dict[str, Any], tolerance: float | None) -> None:
+    """Refuse settings of steps that the fit does not take; an unknown method is left to the model to explain."""
+    if noisy and tolerance is not None:
+        raise ValueError(
+            "--tolerance is for exact steps; noisy ones stop when the bound no longer rises beyond its noise. Leave it "
+            "out; --max-steps sets a limit."
+        )
+    exact = ("optimizer", "ascent") if grouped else None  # the name that stands for exact steps
+    unused = [name for name, value in given.items() if (name, value) != exact]
+    if noisy or not unused or method not in (METHODS if grouped else GLM_METHODS):
+        return
+    cure = "--method stochastic"
+    if grouped and unused[0] == "optimizer":
+        cure = "--method gva, rvb1 or rvb2 with it"
+    elif grouped:
+        cure = "--optimizer snngm" if method == "gva" else "--method gva --optimizer snngm"
+    flag = _flag(unused[0])
+    raise ValueError(
+        f"{flag} is for noisy steps, and --method {method} takes exact ones. Give {cure}, or leave {flag} out."
+    )
 
 
 def _number(prior: str) -> str | float:

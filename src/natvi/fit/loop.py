@@ -124,7 +124,7 @@ def _run(
     interruption: Interruption,
     fresh: bool,
 ) -> LoopState:
-    cells = sum(leaf.size for leaf in jax.tree.leaves(target))
+    cells = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(target))
     seconds_per_step = cells / CELLS_PER_SECOND
     before = 0 if fresh else int(state.ascent.evaluated)  # to look at a fresh state would be to wait for it
     while True:

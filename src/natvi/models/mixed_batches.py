@@ -23,9 +23,11 @@ from natvi.fit.group_steps import joint_gaussian, unflatten_blocks
 from natvi.fit.interrupt import Interruption
 from natvi.fit.progress import StepProgress
 from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.batch_state import BatchNames, BatchState, BatchWorker, make_worker
-from natvi.models.likelihoods import find_family
-from natvi.models.tables import gaussian_table
+from natvi.models.columns import ColumnRecipe
+from natvi.models.likelihoods import Family, find_family
+from natvi.models.mixed_fit import MixedFit
 from natvi.precision import float64, to_host
 
 LEAST_EPOCHS = 3
@@ -40,8 +42,9 @@ class BatchedFit:
     """A mixed model fitted from batches.
 
     Attributes:
+        family: The response distribution with its link.
         names: Of fixed effects, random effects and the grouping column.
-        shared_names: Of the shared coordinates: fixed effects, log dispersion, omega.
+        shared_names: Of the shared coordinates behind the tables: fixed effects, log dispersion, omega.
         mean: Of the shared coordinates.
         covariance: Of the shared coordinates.
         elbo: The exact lower bound, all constants included; for an interrupted fit the last estimate.
@@ -52,6 +55,7 @@ class BatchedFit:
         state: What `fit_mixed_batches(state=...)` goes on from.
     """
 
+    family: Family
     names: BatchNames
     shared_names: tuple[str, ...]
     mean: np.ndarray
@@ -64,8 +68,37 @@ class BatchedFit:
     state: BatchState
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
-        """Return mean, sd and interval of every shared coordinate, omega and the dispersion on the log scale."""
-        return gaussian_table(list(self.shared_names), self.mean, np.sqrt(np.diag(self.covariance)), prob)
+        """Return mean, sd and a central interval of every parameter but the random effects.
+
+        These are the fixed effects, the sds and correlations of the random effects, and the dispersion parameter.
+        """
+        return pd.concat(self.tables(prob).values())
+
+    def tables(self, prob: float = 0.95) -> dict[str, pd.DataFrame]:
+        """Return the fixed effects and the variance components, as every fit of a mixed model has them."""
+        return self._without_groups().tables(prob)
+
+    def _without_groups(self) -> MixedFit:
+        """Return the Gaussian of the shared coordinates as a mixed model that has no groups, to make tables of."""
+        r, g = len(self.names.random), len(self.mean)
+        root = np.linalg.cholesky(self.state.precision)
+        mean = ArrowVector(np.zeros((r, 0)), self.mean)  # type: ignore[arg-type]
+        factor = ArrowFactor(np.zeros((r, r, 0)), np.zeros((g, r, 0)), root)  # type: ignore[arg-type]
+        return MixedFit(
+            formula="",
+            family=self.family,
+            columns=ColumnRecipe(),
+            fixed_names=self.names.fixed,
+            random_names=self.names.random,
+            group_name=self.names.group,
+            group_labels=np.arange(0),
+            posterior=ArrowPrecision(mean, factor, np.linalg.inv(root)),  # type: ignore[arg-type]
+            local_sds=np.zeros((r, 0)),
+            prior=self.prior,
+            num_rows=0,
+            notes=(),
+            correlated=self.names.correlated,
+        )
 
     def posterior(self, groups: np.ndarray | None = None) -> ArrowPrecision:
         """Return the Gaussian of the shared coordinates and of some groups, by default of all."""
@@ -120,8 +153,9 @@ def fit_mixed_batches(
         >>> one = np.ones((200, 1))
         >>> y = rng.poisson(np.exp(0.5 + 0.6 * rng.normal(size=50))[group])
         >>> source = GroupedArrays({"X": one, "Z": one, "y": y, "group": group}, batch_groups=10)
-        >>> str(fit_mixed_batches(source, family="poisson").outcome)
-        'converged'
+        >>> fit = fit_mixed_batches(source, family="poisson")
+        >>> str(fit.outcome), list(fit.summary().index)
+        ('converged', ['x1', 'sd(z1|group)'])
     """
     if not gap > 0 or isinstance(max_epochs, bool) or max_epochs < 1:
         raise ValueError(f"gap and max_epochs must be positive; got {gap!r} and {max_epochs!r}.")
@@ -135,6 +169,7 @@ def fit_mixed_batches(
                 elbo = worker.exact_bound(source)
     done = worker.state
     return BatchedFit(
+        family=chosen,
         names=worker.names,
         shared_names=worker.names.shared(chosen),
         mean=done.mean,

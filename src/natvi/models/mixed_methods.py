@@ -15,7 +15,6 @@ from jaxtyping import Array, Float
 
 from natvi.derivatives.exact import exact_derivatives
 from natvi.fit import Outcome, wander
-from natvi.fit.algorithm import Algorithm
 from natvi.fit.clock import Stopwatch
 from natvi.fit.stochastic import StochasticFitted, StochasticState
 from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
@@ -23,6 +22,7 @@ from natvi.linalg import ArrowVector, LocalGlobalFactor
 from natvi.models.mixed_check import check_fit
 from natvi.models.mixed_fit import MixedFit
 from natvi.models.mixed_rvb_fit import RvbFit, first_order
+from natvi.models.mixed_states import open_state, sign_state
 from natvi.models.mixed_stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_rule, mixed_algorithm
 from natvi.models.mixed_target import MixedTarget
 from natvi.optimize.ascent import Natural
@@ -111,7 +111,7 @@ def fit_with_noise(
     rule = find_rule(optimizer, noise.step_size)
     algorithm = mixed_algorithm(target, way, rule, order=noise.order, num_samples=noise.num_samples)
     start = data_start(natural, way)
-    _check_state(keeping["state"], algorithm, start)
+    keeping["state"] = open_state(keeping["state"], StochasticState, way, optimizer)
     fitted = wander(algorithm, start, seed=noise.seed, window=WINDOW, **keeping)
     gaussian = jax.device_put(fitted.gaussian)
     if way == "gva":
@@ -132,7 +132,7 @@ def fit_with_noise(
         elbo_se=elbo_se,
         seconds=watch.read(),
         trace=fitted.trace,
-        state=fitted.state,
+        state=sign_state(fitted.state, way, optimizer),
         check=partial(judge_fit, target, posterior, model, fitted),
         steps=int(fitted.state.count),
     )
@@ -146,18 +146,6 @@ def data_start(natural: Natural, way: str) -> PrecisionGaussian | CovarianceGaus
     mean = ArrowVector(jnp.zeros_like(posterior.mean.local), posterior.mean.shared)
     standard = LocalGlobalFactor.identity(mean)
     return CovarianceGaussian(mean, standard._replace(shared=jnp.linalg.cholesky(posterior.shared_covariance())))
-
-
-def _check_state(state: Any, algorithm: Algorithm, start: Any) -> None:
-    """Refuse a state of another method or optimizer; `wander` sees to its shapes."""
-    if state is None:
-        return
-    same = isinstance(state, StochasticState)
-    if not same or jax.tree.structure(state.algorithm) != jax.tree.structure(algorithm.init(start)):
-        raise ValueError(
-            "state must be `result.state` of an earlier fit of this model by the same method and optimizer, not "
-            f"{'that of another one' if same else type(state).__name__}. Leave it out to start afresh."
-        )
 
 
 @jax.jit

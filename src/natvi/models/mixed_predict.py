@@ -1,5 +1,6 @@
 """Predictions of a mixed model: known groups, new groups, the population."""
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -12,6 +13,7 @@ from scipy.special import ndtri
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows
 from natvi.models.columns import as_frame, read_column
+from natvi.models.glm_predict import WIDE, apply_mean, response_moments
 from natvi.models.likelihoods import Family
 from natvi.models.raw_columns import plain_level
 from natvi.models.tables import interval_names
@@ -25,7 +27,6 @@ KINDS = ("response", "link")
 GROUPS = ("known", "new", "population")
 NUM_DRAWS = 2000
 CHUNK_ROWS = 2_000  # worked on together; times draws 32 MB
-HALF_WIDTH, NUM_NODES = 7.5, 61  # of the rule for the expected response, in sds of the predictor
 
 
 def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
@@ -122,30 +123,39 @@ def exact_columns(
     prob: float,
 ) -> np.ndarray:
     """Return the columns for rows whose predictor is Gaussian under the posterior, in slices of one size."""
-    num_rows, z = len(X), ndtri(0.5 + prob / 2)
-    columns = np.empty((4, num_rows))
+    m, s = _predictor_moments(fit.posterior, X, Z, offset, codes)
+    z = ndtri(0.5 + prob / 2)
+    columns = np.stack([m, s, m - z * s, m + z * s])
+    return columns if kind == "link" else _response_columns(fit.family, columns)
+
+
+def _predictor_moments(
+    posterior: ArrowPrecision, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the exact mean and sd of eta = offset + x'beta + z'theta_i for every row."""
+    moments = np.empty((2, len(X)))
     with float64():
-        posterior = jax.device_put(fit.posterior)
-        for at in range(0, num_rows, CHUNK_ROWS):
-            # the last slice is filled up with its last row: another number of rows needs no new compilation
-            own = np.minimum(np.arange(at, at + CHUNK_ROWS), num_rows - 1)
-            part = _exact_slice(fit.family, kind, posterior, X[own], Z[own], offset[own], codes[own], z)
-            columns[:, at : at + CHUNK_ROWS] = np.asarray(part)[:, : num_rows - at]
-    return columns
+        posterior = jax.device_put(posterior)
+        for own in _slices(np.arange(len(X))):
+            moments[:, own] = _exact_slice(posterior, X[own], Z[own], offset[own], codes[own])
+    return moments[0], moments[1]
 
 
-@jax.jit(static_argnums=(0, 1))
+def _slices(rows: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield the rows in slices of one size, the last filled up with its last row: no new size to compile for."""
+    for at in range(0, len(rows), CHUNK_ROWS):
+        yield rows[np.minimum(np.arange(at, at + CHUNK_ROWS), len(rows) - 1)]
+
+
+@jax.jit
 def _exact_slice(
-    family: Family,
-    kind: str,
     posterior: ArrowPrecision,
     X: Float[Array, "k p"],
     Z: Float[Array, "k r"],
     offset: Float[Array, " k"],
     codes: Int[Array, " k"],
-    z: Float[Array, ""] | float,
-) -> Float[Array, "4 k"]:
-    """Return the columns of some rows from the exact moments of their predictors: a design of one-row groups."""
+) -> Float[Array, "2 k"]:
+    """Return mean and sd of the predictors of some rows: a design of one-row groups."""
     mean = ArrowVector(posterior.mean.local[:, codes], posterior.mean.shared)
     factor = ArrowFactor(
         posterior.factor.local[..., codes], posterior.factor.cross[..., codes], posterior.factor.shared
@@ -153,31 +163,23 @@ def _exact_slice(
     filled, extra = jnp.ones((1, len(X)), bool), jnp.zeros(0, jnp.int32)
     rows = GroupedRows(X.T[:, None], Z.T[:, None], offset[None], filled, extra, num_simple=len(X))
     moments = rows.moments(mean, factor, posterior.inverse_shared, ())
-    m, s = moments.mean[0], jnp.sqrt(moments.variance[0])
-    if kind == "link":
-        return jnp.stack([m, s, m - z * s, m + z * s])
-    # the inverse link is monotone: it takes quantiles to quantiles
-    return jnp.stack([*_response_moments(family, m, s), family.mean(m - z * s), family.mean(m + z * s)])
+    return jnp.stack([moments.mean[0], jnp.sqrt(moments.variance[0])])
 
 
-def _response_moments(
-    family: Family, m: Float[Array, " k"], s: Float[Array, " k"]
-) -> tuple[Float[Array, " k"], Float[Array, " k"]]:
-    """Return mean and sd of the inverse link of a Gaussian predictor: closed for the log link, else by quadrature."""
-    if family.link == "log":
-        mean = jnp.exp(m + s**2 / 2)
-        return mean, mean * jnp.sqrt(jnp.expm1(s**2))
-    nodes = np.linspace(-HALF_WIDTH, HALF_WIDTH, NUM_NODES)
-    weights = np.exp(-0.5 * nodes**2)
-    middle = family.mean(m)
-
-    def add(sums: tuple[Array, Array], node: tuple[Array, Array]) -> tuple[tuple[Array, Array], None]:
-        value = family.mean(m + s * node[0]) - middle
-        return (sums[0] + node[1] * value, sums[1] + node[1] * value**2), None
-
-    zero = jnp.zeros_like(m)
-    (first, second), _ = jax.lax.scan(add, (zero, zero), (jnp.asarray(nodes), jnp.asarray(weights / weights.sum())))
-    return middle + first, jnp.sqrt(jnp.maximum(second - first**2, 0.0))
+def _response_columns(family: Family, predictor: np.ndarray) -> np.ndarray:
+    """Return the columns of the expected response from those of Gaussian predictors."""
+    columns = np.empty_like(predictor)
+    wide = predictor[1] > WIDE
+    for rows in (np.flatnonzero(~wide), np.flatnonzero(wide)):  # each has its own rule
+        for own in _slices(rows):
+            m, s, low, high = predictor[:, own]
+            with np.errstate(
+                over="ignore", invalid="ignore"
+            ):  # what is too large for a float is inf, of a failed fit nan
+                columns[:2, own] = response_moments(family, m, s)
+            # the inverse link is monotone: it takes quantiles to quantiles
+            columns[2:, own] = apply_mean(family, low), apply_mean(family, high)
+    return columns
 
 
 def _averaged_columns(

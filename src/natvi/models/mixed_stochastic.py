@@ -19,11 +19,12 @@ import numpy as np
 from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from natvi.fit import Outcome
-from natvi.fit.algorithm import Algorithm, State
+from natvi.fit.algorithm import Algorithm
 from natvi.fit.interrupt import Interruption
 from natvi.fit.progress import StepProgress
 from natvi.gaussian import arrow_precision, local_global_covariance
 from natvi.linalg import ArrowVector, vector
+from natvi.models.mixed_states import OwnedStep, open_state, sign_state
 from natvi.models.row_expansion import canonical_slopes, data_predictor
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
 from natvi.optimize.rule import Rule, StepSize
@@ -47,7 +48,7 @@ CELLS_AT_ONCE = 4096  # rows times draws worked on together
 class StochasticRun(NamedTuple):
     """Everything the next step needs: the recipe's state, the number of steps, and of those that were not finite."""
 
-    algorithm: State
+    algorithm: Any  # the recipe's `State`; an `OwnedStep` around it in the state of a fit
     count: Int[Array, ""]
     skipped: Int[Array, ""]
 
@@ -116,7 +117,7 @@ def fit_mixed_stochastic(
         window: Steps whose bounds are averaged for the trace.
         start: A Gaussian to start from; by default mean 0 and the identity over sqrt(n) as covariance factor, n the
             number of groups, with local diagonals 1 for RVB (paper, Section 8).
-        state: The state of an earlier fit, to go on from.
+        state: The state of an earlier fit by the same way and optimizer, to go on from.
         elbo_draws: Draws for the estimate of the bound at the end.
         progress: Whether to show progress.
 
@@ -127,15 +128,25 @@ def fit_mixed_stochastic(
         if isinstance(count, bool) or not isinstance(count, int | np.integer) or count < 1:
             raise ValueError(f"{name} must be a whole number of at least 1; got {count!r}.")
     with float64():
-        algorithm = mixed_algorithm(
-            target, way, find_rule(optimizer, step_size), order=order, num_samples=num_samples, antithetic=antithetic
-        )
+        rule = find_rule(optimizer, step_size)
+        algorithm = mixed_algorithm(target, way, rule, order=order, num_samples=num_samples, antithetic=antithetic)
+        name = rule.name.split("(")[0]
+        if state is not None and isinstance(state.algorithm, OwnedStep):  # one made by hand has no owner
+            state = open_state(state, StochasticRun, way, name)
         run = _begin(algorithm, start or default_start(target, way)) if state is None else state
         run, trace, outcome = _run(algorithm, jax.device_put(run), steps, window, jax.random.key(seed), progress)
         elbo, elbo_se = estimate_elbo(algorithm.target, run.algorithm.gaussian, elbo_draws, seed)
         run = to_host(run)
     return MixedStochasticFit(
-        way, run.algorithm.gaussian, algorithm.target, trace, elbo, elbo_se, outcome, int(run.skipped), run
+        way=way,
+        gaussian=run.algorithm.gaussian,
+        target=algorithm.target,
+        trace=trace,
+        elbo=elbo,
+        elbo_se=elbo_se,
+        outcome=outcome,
+        skipped=int(run.skipped),
+        state=sign_state(run, way, name),
     )
 
 

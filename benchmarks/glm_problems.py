@@ -18,13 +18,11 @@ class Problem(NamedTuple):
 
 def load(name: str) -> Problem:
     """Return a problem; FileNotFoundError says what is missing."""
+    from experiments import problems
     from natvi.data import load_a4a, load_german
 
     if name == "simulated":
-        rng = np.random.default_rng(20_240_701)
-        X = np.column_stack([np.ones(100_000), rng.standard_normal((100_000, 99))])
-        y = rng.random(100_000) < 1 / (1 + np.exp(-X @ np.linspace(-1, 1, 100)))
-        return Problem(name, X, y.astype(float))
+        return Problem(name, *problems.simulated_rows())
     data = load_german() if name == "German" else load_a4a()[0]
     return Problem(name, data.X, data.y)
 

@@ -25,7 +25,8 @@ from natvi.optimize.rule import replace
 
 STRUCTURES = ("diagonal", "full")
 FIXED = 0.001
-GRID = tuple(float(f"{m}e{k}") for k in range(-5, 1) for m in (1, 2, 5))
+# {1, 2, 5} x 10^k from 1e-5 to 50: VOGN wants as much as 5 on a4a, since its S is slow to leave the start n I
+GRID = tuple(float(f"{m}e{k}") for k in range(-5, 2) for m in (1, 2, 5))
 # where the search on the grid begins
 FIRST = {"snngm": 0.002, "nagm": 0.05, "vogn": 0.05}
 PILOT_SEED, SEED = 1, 0

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from experiments.memory import Arrays, recall
-from experiments.nuts_reference import PROBLEMS
+from experiments.nuts_reference import PAPER
 from experiments.problems import Problem, log_density
 from experiments.scores import MMD_DRAWS
 from natvi.precision import float64
@@ -34,12 +34,12 @@ def flow_draws(problem: Problem, quick: bool = False) -> Arrays:
 
 def main(names: list[str]) -> int:
     """Train the flows of these names, or of all."""
-    for name in names or PROBLEMS:
-        if name not in PROBLEMS:
-            print(f"no problem {name!r}; known: {', '.join(PROBLEMS)}", file=sys.stderr)
+    for name in names or PAPER:
+        if name not in PAPER:
+            print(f"no problem {name!r}; known: {', '.join(PAPER)}", file=sys.stderr)
             return 2
         with float64():
-            found = flow_draws(PROBLEMS[name](False))
+            found = flow_draws(PAPER[name](False))
         print(name, {key: float(np.round(found[key], 3)) for key in ("elbo", "elbo_se", "seconds")}, flush=True)
     return 0
 

@@ -1,4 +1,7 @@
-"""The regressions of Sections 8.1 and 8.2: two loglinear simulations, a logistic one, a4a and German credit."""
+"""The regressions of Sections 8.1 and 8.2: two loglinear simulations, a logistic one, a4a and German credit.
+
+The benchmark `glm` has a logistic simulation of its own, which is here too.
+"""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -65,12 +68,24 @@ def logistic(quick: bool = False) -> Problem:
 def a4a(quick: bool = False) -> Problem:
     """Return the a4a split of the Adult data, full batch."""
     train, test = load_a4a()
-    return _full_batch("a4a", train, test, quick)
+    return _full_batch("a4a", train.X, train.y, test, quick)
 
 
 def german(quick: bool = False) -> Problem:
     """Return the German credit data, full batch, no test rows."""
-    return _full_batch("German", load_german(), None, quick)
+    data = load_german()
+    return _full_batch("German", data.X, data.y, None, quick)
+
+
+def simulated(quick: bool = False) -> Problem:
+    """Return the simulation of the benchmark `glm`, full batch: as `logistic`, with data of its own."""
+    X, y = simulated_rows(*((QUICK_ROWS, 10) if quick else (ROWS, 100)))
+    return _full_batch("simulated", X, y, None, quick)
+
+
+def simulated_rows(n: int = ROWS, d: int = 100) -> tuple[np.ndarray, np.ndarray]:
+    """Return X and y: an intercept, d - 1 standard normal columns, and y ~ Bernoulli(sigmoid(x'theta))."""
+    return _draw(np.random.default_rng(SEED), "bernoulli", n, d)
 
 
 def make_target(X: np.ndarray, y: np.ndarray, family: str) -> DesignRows:
@@ -96,11 +111,11 @@ def _draw(rng: np.random.Generator, family: str, n: int, d: int) -> tuple[np.nda
     return X, y.astype(float)
 
 
-def _full_batch(name: str, train: Any, test: Any, quick: bool) -> Problem:
+def _full_batch(name: str, X: np.ndarray, y: np.ndarray, test: Any, quick: bool) -> Problem:
     steps = QUICK_STEPS if quick else STEPS
     rows = None if test is None else Observations(jnp.asarray(test.X), jnp.asarray(test.y))
-    settings = {"problem": name, "n": len(train.y), "d": train.X.shape[1], "steps": steps}
-    target = make_target(train.X, train.y, "bernoulli")
+    settings = {"problem": name, "n": len(y), "d": X.shape[1], "steps": steps}
+    target = make_target(X, y, "bernoulli")
     return Problem(name, target, rows, None, steps // RECORD_EVERY, RECORD_EVERY, settings, not quick)
 
 

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.algorithms import FIRST, FIXED, LAST, PILOT_SEED, SEED, STRUCTURES, Method, choose, follow
+from experiments.algorithms import FIRST, FIXED, GRID, LAST, PILOT_SEED, SEED, STRUCTURES, Method, choose, follow
 from experiments.memory import Arrays, recall
 from experiments.problems import Problem
 from experiments.scores import Score, bound, predictive, score
@@ -69,7 +69,16 @@ def one(problem: Problem, structure: str, method: Method, reference: np.ndarray 
         about = {"curve": run.curve, "alpha": alpha, "grid": json.dumps(grid)}
         return packed(result, run.gaussian, run.seconds) | about
 
-    return recall(f"{problem.name}-{structure}-{method.rule}{method.order}", settings | _about(reference), compute)
+    name, settings = f"{problem.name}-{structure}-{method.rule}{method.order}", settings | _about(reference)
+    kept = recall(name, settings, compute)
+    # a choice inside the grid does not depend on where the grid ends; one at the end of a shorter grid is made anew
+    return recall(name, settings | {"grid_end": GRID[-1]}, compute) if was_cut_short(kept) else kept
+
+
+def was_cut_short(run: Arrays) -> bool:
+    """Whether the chosen learning rate has an upper neighbour that was never tried: the grid was shorter then."""
+    tried = [float(alpha) for alpha in json.loads(str(run["grid"]))]
+    return bool(tried) and max(tried) == float(run["alpha"]) < GRID[-1]
 
 
 def exact(problem: Problem, structure: str, reference: np.ndarray | None) -> Arrays:

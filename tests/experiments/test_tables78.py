@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from experiments.algorithms import ESTIMATED, EXACT, begin, choose, follow
+from experiments.algorithms import ESTIMATED, EXACT, GRID, begin, choose, follow
 from experiments.memory import VARIABLE, recall
 from experiments.paper_table8 import paper
-from experiments.regression_runs import EXACT_ROW
+from experiments.regression_runs import EXACT_ROW, one, was_cut_short
 from experiments.report import Report
 from experiments.scores import held_out, predictive
 
@@ -51,6 +51,22 @@ def test_the_climb_finds_the_best_learning_rate_and_steps_down_from_divergence()
     assert best == 0.001 and {"0.0005", "0.001", "0.002"} <= set(seen)
     best, seen = choose(lambda alpha: np.nan if alpha > 0.004 else alpha, 0.05)
     assert best == 0.002 and seen["0.05"] is None
+
+
+def test_a_choice_at_the_end_of_a_shorter_grid_is_made_anew(monkeypatch):
+    assert GRID[-3:] == (10.0, 20.0, 50.0) and GRID[0] == 1e-5
+    assert was_cut_short({"alpha": 5.0, "grid": '{"2.0": -2.0, "5.0": -1.0}'})
+    assert not was_cut_short({"alpha": 2.0, "grid": '{"2.0": -1.0, "5.0": -2.0}'})
+    assert not was_cut_short({"alpha": 2.0, "grid": '{"2.0": -1.0, "5.0": null}'})
+    assert not was_cut_short({"alpha": 50.0, "grid": '{"20.0": -2.0, "50.0": -1.0}'})
+    assert not was_cut_short({"alpha": 0.001, "grid": "{}"})
+    scores = [(1.0, {"0.5": -2.0, "1.0": -1.0}), (10.0, {"5.0": -0.2, "10.0": -0.1, "20.0": None})]
+    monkeypatch.setattr("experiments.regression_runs.choose", lambda *_: scores.pop(0))
+    with float64():
+        problem = small()._replace(pilots=True, chunks=1, steps=2)
+        first = one(problem, "diagonal", ESTIMATED["VOGN"], None)
+        again = one(problem, "diagonal", ESTIMATED["VOGN"], None)
+    assert first["alpha"] == again["alpha"] == 10.0 and not scores
 
 
 @pytest.mark.parametrize("family", ["bernoulli", "poisson"])

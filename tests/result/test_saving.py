@@ -1,6 +1,7 @@
 """Saved fits come back as they were, or not at all; a file never makes natvi run anything."""
 
 import copy
+import pickle
 import subprocess
 import sys
 from collections.abc import Callable
@@ -65,6 +66,12 @@ def test_saving_what_was_loaded_changes_nothing(saved: Path) -> None:
     same_arrays, same_document = storage.read(again, "fit")
     assert document == same_document and set(arrays) == set(same_arrays)
     assert all(arrays[name].tobytes() == same_arrays[name].tobytes() for name in arrays)
+
+
+def test_a_result_can_be_pickled(counts: natvi.Result) -> None:
+    back = pickle.loads(pickle.dumps(counts))
+    assert repr(back) == repr(counts)
+    pd.testing.assert_frame_equal(back.random_effects(), counts.random_effects(), check_exact=True)
 
 
 @pytest.mark.parametrize(
@@ -141,7 +148,7 @@ def test_newer_version(saved: Path) -> None:
 
 def test_checkpoint_in_place_of_a_fit(tmp_path: Path) -> None:
     model = natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson")
-    model.fit(checkpoint=tmp_path / "checkpoint")
+    model.fit(method="gva", max_steps=2, checkpoint=tmp_path / "checkpoint")
     with pytest.raises(StorageError, match="holds a checkpoint, and a saved fit is needed"):
         natvi.load(tmp_path / "checkpoint")
 

@@ -1,6 +1,11 @@
-"""Saved fits come back as results."""
+"""Saved and pickled fits come back as results."""
 
+import copyreg
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 from natvi.fit import storage
 from natvi.models.glm_fit import GlmFit
@@ -20,9 +25,21 @@ def load(path: str | Path) -> Result:
             f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."
         )
     try:
-        return Result.restore(MODELS[name].restore(arrays, document), arrays, document)
+        return rebuild(arrays, document)
     except (KeyError, TypeError, ValueError) as error:
         raise storage.StorageError(
             f"{path} does not hold a fit that this natvi can rebuild ({type(error).__name__}: {error}). It was made by "
             "another version or another program: fit the model again, or upgrade natvi."
         ) from error
+
+
+def rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
+    """Make a result of what `Result.contents` gave."""
+    return Result.restore(MODELS[document["model"]].restore(arrays, document), arrays, document)
+
+
+def _reduce(result: Result) -> tuple[Callable[..., Result], tuple[Any, ...]]:
+    return rebuild, result.contents()
+
+
+copyreg.pickle(Result, _reduce)  # so that results travel between processes, with what `save` keeps

@@ -269,6 +269,11 @@ class Result:
 
     def save(self, path: str | Path) -> Path:
         """Save the fit; `natvi.load(path)` brings it back without running any code."""
+        storage.write(path, KIND, *self.contents())
+        return Path(path)
+
+    def contents(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and a JSON document from which `restore` makes the result again, once its model is there."""
         arrays, document = self.model.store()
         document |= {
             "method": self.method,
@@ -281,8 +286,7 @@ class Result:
             "seconds": self.seconds,
             "steps": self.steps,
         }
-        storage.write(path, KIND, {**arrays, "trace": self.trace}, document)
-        return Path(path)
+        return {**arrays, "trace": self.trace}, document
 
     @classmethod
     def restore(cls, model: FittedModel, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "Result":

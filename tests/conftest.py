@@ -1,8 +1,9 @@
-"""What every test shares: checked shapes, fixed randomness, no windows, a float32 process."""
+"""What every test shares: checked shapes, fixed randomness, no windows, a float32 process, compiled code."""
 
 import os
 import sys
 import types
+from pathlib import Path
 
 import hypothesis
 import jaxtyping
@@ -11,6 +12,12 @@ from beartype import BeartypeConf, beartype
 
 os.environ["MPLBACKEND"] = "Agg"
 os.environ.pop("JAX_ENABLE_X64", None)
+# Data are tiny and compilation is the cost of a test: little optimisation, and one folder of programs for all workers
+# and the processes that tests start; it is kept for the next run. XLA_FLAGS=--xla_backend_optimization_level=3 tests
+# the very code that users get.
+os.environ["XLA_FLAGS"] = f"--xla_backend_optimization_level=1 {os.environ.get('XLA_FLAGS', '')}"
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "tests")
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
 
 # Every annotation of natvi is checked at every call, in tests only; an int passes for a float, as in pyright.
 # The hook wants the checker's dotted name and sees only modules imported after it.
@@ -30,3 +37,11 @@ def float32_process():
     yield
     jax = sys.modules.get("jax")
     assert jax is None or not jax.config.jax_enable_x64, "the global float64 switch was left on"
+
+
+@pytest.fixture(autouse=True, scope="module")
+def room_for_compiled_code():
+    """Forget compiled code after a file of tests where there is little room for more."""
+    yield
+    if "natvi.fit" in sys.modules:
+        sys.modules["natvi.fit.compiled_code"].make_room()

@@ -19,6 +19,7 @@ from natvi.gaussian import (
     pattern_precision,
 )
 from natvi.linalg import ArrowFactor, ArrowVector, BlockFactor, DenseFactor, DiagonalFactor, PatternFactor
+from strategies import quick_jit
 
 
 def comb(d: int) -> np.ndarray:
@@ -78,8 +79,14 @@ def dense(factor: Any) -> np.ndarray:
 
 def pattern(factor: Any) -> tuple[np.ndarray, ...]:
     """Return the positions of the free entries in the dense matrix."""
+    return np.nonzero(dense(_mask(factor)))
+
+
+@quick_jit
+def _mask(factor: Any) -> Any:
+    """Return a factor of ones on the pattern."""
     ones = jax.tree.map(jnp.ones_like, factor.diagonal())
-    return np.nonzero(dense(factor.outer(ones, ones)))
+    return factor.outer(ones, ones)
 
 
 def random_vector(like: Any, rng: np.random.Generator) -> Any:
@@ -89,19 +96,22 @@ def random_vector(like: Any, rng: np.random.Generator) -> Any:
 
 def random_on_pattern(factor: Any, rng: np.random.Generator) -> Any:
     """Draw standard normal entries on the pattern."""
-    ones = jax.tree.map(jnp.ones_like, factor.diagonal())
-    mask = factor.outer(ones, ones)
-    return jax.tree.map(lambda m: m * jnp.asarray(rng.standard_normal(m.shape)), mask)
+    return jax.tree.map(lambda m: jnp.asarray(np.asarray(m) * rng.standard_normal(m.shape)), _mask(factor))
 
 
 def random_gaussian(name: str, size: int, seed: int) -> Any:
     """Draw a Gaussian of a structure: a random mean, a well conditioned factor with diagonal signs of both kinds."""
     rng = np.random.default_rng(seed)
     blank = STRUCTURES[name](size)
-    factor = jax.tree.map(lambda a: 0.3 * a, random_on_pattern(blank.factor, rng))
+    factor = _well_conditioned(random_on_pattern(blank.factor, rng))
+    return eqx.tree_at(lambda q: (q.mean, q.factor), blank, (random_vector(blank.mean, rng), factor))
+
+
+@quick_jit
+def _well_conditioned(factor: Any) -> Any:
+    factor = jax.tree.map(lambda a: 0.3 * a, factor)
     signs = jax.tree.map(lambda a: jnp.where(a < 0, -1.0, 1.0) * (0.6 + 0.5 * jnp.abs(a)), factor.diagonal())
-    mean = random_vector(blank.mean, rng)
-    return eqx.tree_at(lambda q: (q.mean, q.factor), blank, (mean, factor.with_diagonal(signs)))
+    return factor.with_diagonal(signs)
 
 
 def covariance(gaussian: Any) -> np.ndarray:

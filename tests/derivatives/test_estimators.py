@@ -11,6 +11,7 @@ from natvi.derivatives.second_order import factor_gradient, second_order_at
 from natvi.gaussian import CovarianceGaussian
 from natvi.precision import float64
 from natvi.target.function import FunctionTarget
+from strategies import quick_jit
 
 DRAWS = 4000
 
@@ -52,13 +53,13 @@ def exact_gradient(gaussian, X, y):
         return exact_bound(X, y, mu, Sigma)
 
     start = jnp.asarray(st.flat(gaussian.mean)), jnp.asarray(st.dense(gaussian.factor)[at])
-    mean, entries = jax.grad(bound, argnums=(0, 1))(*start)
+    mean, entries = quick_jit(jax.grad(bound, argnums=(0, 1)))(*start)
     return np.concatenate([mean, entries]), at
 
 
 def spread(gaussian, gradients, at):
     """Lay each draw's gradient out as a vector."""
-    means = jax.vmap(as_flat)(gradients.mean)
+    means = quick_jit(jax.vmap(as_flat))(gradients.mean)
     weights = [st.dense(_single(gradients.factor, leaf, entry))[at] for leaf, entry in _entries(gradients.factor)]
     columns = [np.asarray(leaf).reshape(DRAWS, -1)[:, entry] for leaf, entry in _entries(gradients.factor, leaves=True)]
     return np.concatenate([np.asarray(means), np.stack(columns, 1) @ np.stack(weights)], axis=1)
@@ -90,7 +91,7 @@ def test_unbiased(name, order):
         expected, at = exact_gradient(gaussian, X, y)
         z = draw_normals(jax.random.key(0), gaussian.mean, DRAWS, antithetic=False)
         estimate = first_order_at if order == 1 else second_order_at
-        gradients = jax.jit(jax.vmap(lambda z: estimate(target, gaussian, z)))(z)
+        gradients = quick_jit(jax.vmap(lambda z: estimate(target, gaussian, z)))(z)
         rows = spread(gaussian, gradients, at)
         error = rows.mean(0) - expected
         noise = rows.std(0) / np.sqrt(DRAWS)
@@ -104,7 +105,7 @@ def test_unbiased_first_order_on_the_arrow():
         gaussian, target, X, y = problem("arrow precision")
         expected, at = exact_gradient(gaussian, X, y)
         z = draw_normals(jax.random.key(1), gaussian.mean, DRAWS, antithetic=False)
-        gradients = jax.jit(jax.vmap(lambda z: first_order_at(target, gaussian, z)))(z)
+        gradients = quick_jit(jax.vmap(lambda z: first_order_at(target, gaussian, z)))(z)
         rows = spread(gaussian, gradients, at)
         scores = (rows.mean(0) - expected) / (rows.std(0) / np.sqrt(DRAWS))
         assert np.abs(scores).max() < 4
@@ -125,14 +126,14 @@ def test_second_order_formula_is_the_gradient_of_a_quadratic(name):
         keep[at] = 1.0
         P = P * np.maximum(keep, keep.T)  # the Hessian lies on the pattern
         hess = _on_pattern(gaussian.factor, -P)
-        found = st.dense(factor_gradient(gaussian, hess))[at]
+        found = st.dense(quick_jit(factor_gradient)(gaussian, hess))[at]
 
         def bound(entries):
             F = jnp.zeros((d, d)).at[at].set(entries)
             Sigma = F @ F.T if isinstance(gaussian, CovarianceGaussian) else jnp.linalg.inv(F @ F.T)
             return -0.5 * jnp.trace(P @ Sigma) + 0.5 * jnp.linalg.slogdet(Sigma)[1]
 
-        expected = jax.grad(bound)(jnp.asarray(st.dense(gaussian.factor)[at]))
+        expected = quick_jit(jax.grad(bound))(jnp.asarray(st.dense(gaussian.factor)[at]))
         np.testing.assert_allclose(found, np.asarray(expected), rtol=1e-9, atol=1e-10)
 
 
@@ -156,13 +157,12 @@ def test_lemma_2():
     with float64():
         q = st.random_gaussian("dense covariance", 2, 8)
         Sigma, mu = st.covariance(q), st.flat(q.mean)
-        theta = np.asarray(jax.vmap(q.sample)(jax.random.split(jax.random.key(2), 40_000)))
+        theta = np.asarray(quick_jit(jax.vmap(q.sample))(jax.random.split(jax.random.key(2), 40_000)))
 
         def h(t):
             return jnp.sin(t[0]) * jnp.exp(-0.5 * t[1] ** 2) + t[0] * t[1]
 
-        value = np.asarray(jax.vmap(h)(jnp.asarray(theta)))
-        grad = np.asarray(jax.vmap(jax.grad(h))(jnp.asarray(theta)))
+        value, grad = map(np.asarray, quick_jit(jax.vmap(jax.value_and_grad(h)))(jnp.asarray(theta)))
         move = theta - mu
         left = (np.einsum("sd,se->sde", move @ np.linalg.inv(Sigma), move) - np.eye(2)) * value[:, None, None]
         gap = left - np.einsum("sd,se->sde", grad, move)
@@ -176,7 +176,7 @@ def test_several_draws_and_antithetic_pairs():
         z = draw_normals(jax.random.key(0), gaussian.mean, 6, antithetic=True)
         np.testing.assert_array_equal(np.asarray(z[:3]), -np.asarray(z[3:]))
         many = first_order(target, gaussian, jax.random.key(0), num_samples=6, antithetic=True)
-        each = [first_order_at(target, gaussian, z[i]) for i in range(6)]
+        each = [quick_jit(first_order_at)(target, gaussian, z[i]) for i in range(6)]
         np.testing.assert_allclose(float(many.elbo), np.mean([float(e.elbo) for e in each]), rtol=1e-12)
         with pytest.raises(ValueError, match="even if antithetic"):
             draw_normals(jax.random.key(0), gaussian.mean, 3, antithetic=True)

@@ -282,26 +282,36 @@ def test_later_chunks_compile_nothing_new(small: pd.DataFrame, single_steps: lis
 
 # --- kill -9 -----------------------------------------------------------------------------------------------
 
-WORKER = """
-import sys
+# One process imports natvi; for every line it gets it forks a worker and tells its number.
+WORKERS = """
+import os, sys
 import jax, numpy as np, pandas as pd
 import natvi
 from natvi.fit import checkpoint, loop
 
 loop.CHUNK_SECONDS, checkpoint.SHARE = 1e-9, 0.0  # one step a chunk, a write after each
-rng = np.random.default_rng(0)
-groups, rows = 20_000, 4
-subject = np.repeat(np.arange(groups), rows)
-x = rng.normal(size=groups * rows)
-eta = -1.5 + x + 2.0 * rng.normal(size=groups)[subject]
-data = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "x": x, "subject": subject})
-model = natvi.glmm("y ~ x + (1 | subject)", data, family="poisson")
-path = sys.argv[1]
-resumed = model.fit(method="gva", checkpoint=path, checkpoint_seconds=0.0, tolerance=1e-15)
-whole = model.fit(method="gva", tolerance=1e-15)
-pairs = zip(jax.tree.leaves(resumed.state), jax.tree.leaves(whole.state), strict=True)
-same = all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
-print(len(whole.trace), "same" if same else "different")
+
+def work(path):
+    rng = np.random.default_rng(0)
+    groups, rows = 20_000, 4
+    subject = np.repeat(np.arange(groups), rows)
+    x = rng.normal(size=groups * rows)
+    eta = -1.5 + x + 2.0 * rng.normal(size=groups)[subject]
+    data = pd.DataFrame({"y": rng.poisson(np.exp(eta)), "x": x, "subject": subject})
+    model = natvi.glmm("y ~ x + (1 | subject)", data, family="poisson")
+    resumed = model.fit(method="gva", checkpoint=path, checkpoint_seconds=0.0, tolerance=1e-15)
+    whole = model.fit(method="gva", tolerance=1e-15)
+    pairs = zip(jax.tree.leaves(resumed.state), jax.tree.leaves(whole.state), strict=True)
+    same = all(np.asarray(a).tobytes() == np.asarray(b).tobytes() for a, b in pairs)
+    return f"{len(whole.trace)} {'same' if same else 'different'}"
+
+while sys.stdin.readline():
+    worker = os.fork()  # before JAX has started its threads, which are the worker's own
+    if worker == 0:
+        print(work(sys.argv[1]), flush=True)
+        os._exit(0)
+    print(worker, flush=True)
+    print("killed" if os.waitstatus_to_exitcode(os.wait()[1]) == -9 else "ended", flush=True)
 """
 
 
@@ -312,27 +322,30 @@ def test_kill_at_random_instants(tmp_path: Path) -> None:
         "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
     }
 
-    def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-c", WORKER, str(path)]
-        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
+    command = [sys.executable, "-W", "ignore", "-c", WORKERS, str(path)]
     instants = random.Random(0)
-    for _ in range(3):
-        seen = stamp(path)
-        worker = start()
-        while stamp(path) == seen and worker.poll() is None:  # until it has gone on by a step
-            time.sleep(0.002)
-        time.sleep(instants.uniform(0.0, 0.1))
-        worker.kill()
-        output, errors = worker.communicate()
-        assert worker.returncode == -signal.SIGKILL and not output, errors
-    arrays, _ = storage.read(path, "checkpoint")
-    reached = np.isfinite(arrays[max(arrays)]).sum()  # the trace comes last
-    worker = start()
-    output, errors = worker.communicate(timeout=240)
-    assert worker.returncode == 0, errors
-    steps, verdict = output.split()
-    assert verdict == "same" and 3 <= reached < int(steps)
+    with subprocess.Popen(command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as parent:
+        asking, telling = parent.stdin, parent.stdout
+        assert asking is not None and telling is not None
+
+        def start() -> int:
+            asking.write("\n")
+            asking.flush()
+            return int(telling.readline())
+
+        for _ in range(3):
+            seen = stamp(path)
+            worker, deadline = start(), time.monotonic() + 240
+            while stamp(path) == seen and time.monotonic() < deadline:  # until it has gone on by a step
+                time.sleep(0.002)
+            time.sleep(instants.uniform(0.0, 0.1))
+            os.kill(worker, signal.SIGKILL)
+            assert telling.readline() == "killed\n"
+        arrays, _ = storage.read(path, "checkpoint")
+        reached = np.isfinite(arrays[max(arrays)]).sum()  # the trace comes last
+        start()
+        steps, verdict = telling.readline().split()
+        assert verdict == "same" and 3 <= reached < int(steps)
 
 
 def stamp(path: Path) -> int:

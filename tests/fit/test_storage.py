@@ -4,6 +4,7 @@ import errno
 import json
 import math
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -285,31 +286,42 @@ def test_only_stale_leftovers_of_the_same_target_are_removed(tmp_path: Path) -> 
     assert not stale.exists() and fresh.exists() and all(path.exists() for path in others)
 
 
+# One process imports natvi and forks the writers; it ends when all of them are dead.
 KILLED = """
-import sys
+import os, sys
 import numpy as np
 from natvi.fit.storage import write
-count = 0
-while True:
-    write(sys.argv[1], "checkpoint", {"x": np.full(200_000, float(count))}, {"count": count})
-    print(count, flush=True)
-    count += 1
+
+def write_for_ever(path):
+    count = 0
+    while True:
+        write(path, "checkpoint", {"x": np.full(200_000, float(count))}, {"count": count})
+        os.write(1, b"%d\\n" % os.getpid())
+        count += 1
+
+for path in sys.argv[1:]:
+    if os.fork() == 0:
+        write_for_ever(path)
+for _ in sys.argv[1:]:
+    os.wait()
 """
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs kill -9")
 def test_killed_writer_leaves_a_whole_file(tmp_path: Path) -> None:
     targets = [tmp_path / f"{i}.natvi" for i in range(5)]
-    command = [sys.executable, "-c", KILLED]
-    writers = [subprocess.Popen([*command, str(target)], stdout=subprocess.PIPE) for target in targets]
-    delays = np.random.default_rng(1).uniform(0.0, 0.05, size=len(writers))
-    for writer, delay in zip(writers, delays, strict=True):
-        assert writer.stdout is not None
-        writer.stdout.readline()
-        time.sleep(delay)
-        writer.kill()
-        writer.wait()
-        writer.stdout.close()
+    command = [sys.executable, "-W", "ignore", "-c", KILLED, *map(str, targets)]
+    killed: set[int] = set()
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as parent:
+        assert parent.stdout is not None
+        for delay in np.random.default_rng(1).uniform(0.0, 0.05, size=len(targets)):
+            while (writer := int(parent.stdout.readline())) in killed:  # it said so before it died
+                pass
+            time.sleep(delay)
+            os.kill(writer, signal.SIGKILL)
+            killed.add(writer)
+        parent.stdout.read()
+    assert parent.returncode == 0 and len(killed) == len(targets)
     for target in targets:
         arrays, document = read(target, "checkpoint")
         assert (arrays["x"] == document["count"]).all()

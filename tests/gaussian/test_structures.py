@@ -9,6 +9,7 @@ import scipy.stats
 import structures as st
 from natvi.gaussian import block_covariance, diagonal_covariance
 from natvi.precision import float64
+from strategies import quick_jit
 
 
 @pytest.fixture(params=st.STRUCTURES)
@@ -16,19 +17,25 @@ def name(request):
     return request.param
 
 
+@quick_jit
+def parts(q, z):
+    theta = q.push(z)
+    return theta, q.log_prob(theta), q.entropy(), q.pull(theta), q.score(z), jax.grad(q.log_prob)(theta)
+
+
 def test_log_prob_push_score_and_entropy(name):
     with float64():
         q = st.random_gaussian(name, 3, 0)
         Sigma, mu = st.covariance(q), st.flat(q.mean)
         z = st.random_vector(q.mean, np.random.default_rng(1))
-        theta = q.push(z)
+        theta, log_prob, entropy, pulled, score, slope = parts(q, z)
         law = scipy.stats.multivariate_normal(mu, Sigma)
-        np.testing.assert_allclose(float(q.log_prob(theta)), law.logpdf(st.flat(theta)), rtol=1e-10)
-        np.testing.assert_allclose(float(q.entropy()), law.entropy(), rtol=1e-10)
-        np.testing.assert_allclose(st.flat(q.pull(theta)), st.flat(z), atol=1e-10)
-        score = -np.linalg.solve(Sigma, st.flat(theta) - mu)
-        np.testing.assert_allclose(st.flat(q.score(z)), score, rtol=1e-8, atol=1e-10)
-        np.testing.assert_allclose(st.flat(jax.grad(q.log_prob)(theta)), score, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(float(log_prob), law.logpdf(st.flat(theta)), rtol=1e-10)
+        np.testing.assert_allclose(float(entropy), law.entropy(), rtol=1e-10)
+        np.testing.assert_allclose(st.flat(pulled), st.flat(z), atol=1e-10)
+        expected = -np.linalg.solve(Sigma, st.flat(theta) - mu)
+        np.testing.assert_allclose(st.flat(score), expected, rtol=1e-8, atol=1e-10)
+        np.testing.assert_allclose(st.flat(slope), expected, rtol=1e-8, atol=1e-10)
 
 
 def test_products_with_the_covariance(name):
@@ -36,7 +43,10 @@ def test_products_with_the_covariance(name):
         q = st.random_gaussian(name, 3, 2)
         x = st.random_vector(q.mean, np.random.default_rng(3))
         np.testing.assert_allclose(
-            st.flat(q.covariance_product(x)), st.covariance(q) @ st.flat(x), rtol=1e-9, atol=1e-12
+            st.flat(quick_jit(lambda q, x: q.covariance_product(x))(q, x)),
+            st.covariance(q) @ st.flat(x),
+            rtol=1e-9,
+            atol=1e-12,
         )
 
 
@@ -44,7 +54,8 @@ def test_draws_have_the_right_moments(name):
     with float64():
         q = st.random_gaussian(name, 2, 4)
         n = 20_000
-        draws = jax.vmap(q.sample)(jax.random.split(jax.random.key(0), n))
+        draws = quick_jit(jax.vmap(q.sample))(jax.random.split(jax.random.key(0), n))
+        draws = jax.tree.map(np.asarray, draws)
         flat = np.stack([st.flat(jax.tree.map(lambda a, i=i: a[i], draws)) for i in range(0, n, 10)])
         Sigma = st.covariance(q)
         z = (flat.mean(0) - st.flat(q.mean)) / np.sqrt(np.diag(Sigma) / len(flat))
@@ -57,7 +68,9 @@ def test_draws_have_the_right_moments(name):
 def test_marginal_sds(name):
     with float64():
         q = st.random_gaussian(name, 3, 9)
-        np.testing.assert_allclose(st.flat(q.marginal_sds()) ** 2, np.diag(st.covariance(q)), rtol=1e-10)
+        np.testing.assert_allclose(
+            st.flat(quick_jit(lambda q: q.marginal_sds())(q)) ** 2, np.diag(st.covariance(q)), rtol=1e-10
+        )
 
 
 def test_marginal_sds_of_very_many_coordinates_form_no_matrix():

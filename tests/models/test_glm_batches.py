@@ -137,8 +137,8 @@ def test_memory_mapped_files_lead_to_the_exact_posterior(tmp_path: Path) -> None
     np.testing.assert_array_equal(loaded.predict(new), result.predict(new))
 
 
-def test_offset_weights_and_trials() -> None:
-    family = "binomial"
+@pytest.mark.parametrize("family", ["poisson", "binomial"])
+def test_offset_weights_and_trials(family: str) -> None:
     rows = data(family, 1000)
     rng = np.random.default_rng(0)
     extra: dict[str, Any] = {"offset": rng.normal(size=1000) / 2, "weights": rng.integers(0, 3, 1000)}

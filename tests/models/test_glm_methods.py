@@ -95,10 +95,8 @@ def test_a_stochastic_fit_repeats_and_goes_on() -> None:
     assert again.model.mean.tobytes() == whole.model.mean.tobytes() and again.elbo == whole.elbo
 
 
-@pytest.mark.parametrize(
-    ("optimizer", "structure"),
-    [*((optimizer, "dense") for optimizer in OPTIMIZERS), ("nagm", "diagonal"), ("vogn", "diagonal")],
-)
+@pytest.mark.parametrize("structure", ["dense", "diagonal"])
+@pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_climbs(optimizer: str, structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stochastic, "run_steps", quick_steps)
     options: dict[str, Any] = {"method": "stochastic", "optimizer": optimizer, "step_size": 0.02, "num_samples": 4}

@@ -49,10 +49,10 @@ ALGORITHMS = {
     ("arrow precision", "natural"): recipes.algorithm_2s,
 }
 STRUCTURES = ["diagonal", "dense covariance", "dense precision", "block covariance", "arrow precision"]
-SECOND_ORDER = {  # a rule does not see where its gradient comes from: three rules each, every rule on dense factors
+SECOND_ORDER = {  # every rule on dense factors, three rules each on the others
     "diagonal": ("plain natural", "adam", "nagm"),
-    "dense covariance": ("plain", "nadam", "nagm"),
-    "dense precision": ("plain natural", "adam", "snngm"),
+    "dense covariance": tuple(RULES),
+    "dense precision": tuple(RULES),
     "block covariance": ("plain natural", "adam", "nagm"),
     "arrow precision": ("plain natural", "nadam", "snngm"),
 }

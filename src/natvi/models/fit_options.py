@@ -1,8 +1,16 @@
-"""The options of a fit that all formula doors have, checked before any work is done."""
+"""The options that several doors have, checked before any work is done."""
 
 from typing import Any
 
 import numpy as np
+
+STRUCTURES = ("dense", "diagonal")  # of the covariance of a model without groups
+
+
+def check_structure(structure: str) -> None:
+    """Say what is wrong with the structure of a model without groups."""
+    if structure not in STRUCTURES:
+        raise ValueError(f"structure must be one of {', '.join(map(repr, STRUCTURES))}, not {structure!r}.")
 
 
 def check_options(max_steps: int | None, usual_steps: int, tolerance: float, **keeping: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from natvi.fit.clock import Stopwatch
 from natvi.models.columns import ColumnRecipe
-from natvi.models.fit_options import check_options
+from natvi.models.fit_options import check_options, check_structure
 from natvi.models.formula import build_design, parse_formula
 from natvi.models.glm_check import check_fit
 from natvi.models.glm_fit import GlmFit
@@ -21,7 +21,6 @@ from natvi.precision import float64
 from natvi.result import Result
 
 METHODS = ("auto", "exact", "stochastic")
-STRUCTURES = ("dense", "diagonal")
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,8 +264,7 @@ def _model(
     columns: ColumnRecipe | None = None,
     intercept: bool = False,
 ) -> GlmModel:
-    if structure not in STRUCTURES:
-        raise ValueError(f"structure must be one of {', '.join(map(repr, STRUCTURES))}, not {structure!r}.")
+    check_structure(structure)
     n, p = rows.X.shape
     if p == 0 and not family.has_dispersion:
         raise ValueError("the model has no coefficients. Add an intercept or a covariate, e.g. 'y ~ 1'.")

@@ -19,8 +19,7 @@ from natvi.fit.clock import Stopwatch
 from natvi.fit.rows import climb_rows
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
-from natvi.models.fit_options import check_options
-from natvi.models.glm import STRUCTURES
+from natvi.models.fit_options import check_options, check_structure
 from natvi.models.glm_ending import finish, judge_shift
 from natvi.models.glm_fit import GlmFit
 from natvi.models.glm_methods import START_SD, build_target, column_scales, run_algorithm, unscaled
@@ -218,8 +217,7 @@ def glm_batches(
         400
     """
     chosen = find_family(family, link)
-    if structure not in STRUCTURES:
-        raise ValueError(f"structure must be one of {', '.join(map(repr, STRUCTURES))}, not {structure!r}.")
+    check_structure(structure)
     rows = RowSource(source, num_rows, family, names, intercept)
     survey = survey_rows(rows, chosen)
     rows.num_rows = survey.num_rows

@@ -1,7 +1,7 @@
 """The paper's stochastic algorithms at the door of mixed models: Algorithm 2S (gva), Algorithm 1S (rvb1, rvb2).
 
 Steps are noisy, so the loop is that of all stochastic fits (`natvi.fit.wander`): steps are halved when the bound,
-averaged over windows, no longer rises beyond its noise, and the iterates of the last stage are averaged.
+averaged over windows, no longer rises, and the iterates of the last stage are averaged.
 """
 
 from collections.abc import Callable

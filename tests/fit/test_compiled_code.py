@@ -1,4 +1,4 @@
-"""Compiled programs are forgotten before there is no room for more."""
+"""Programs are compiled quickly, and forgotten before there is no room for more."""
 
 from pathlib import Path
 
@@ -38,3 +38,28 @@ def test_nothing_is_counted_without_new_programs(double, monkeypatch: pytest.Mon
     monkeypatch.setattr(compiled_code, "MAPS", Path("/nowhere"))  # would be looked at
     monkeypatch.setattr(compiled_code, "SHARE", 0.0)
     assert not compiled_code.make_room()
+
+
+def test_quick_programs_compute_the_same_and_keep_their_options() -> None:
+    def power(x: jax.Array, exponent: int) -> jax.Array:
+        return x**exponent
+
+    quick = compiled_code.quick_jit(power, static_argnums=1)
+    assert float(quick(jnp.asarray(3.0), 2)) == 9.0
+    assert quick.__name__ == "power"
+
+
+def test_quick_programs_become_part_of_a_larger_one() -> None:
+    double = compiled_code.quick_jit(lambda x: 2 * x)
+    assert float(jax.jit(lambda x: 1 + double(x))(3.0)) == 7.0
+    assert float(jax.grad(lambda x: double(x) ** 2)(3.0)) == 24.0
+
+
+def test_a_compiler_without_the_option_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compiled_code, "QUICK", {"xla_option_of_another_time": False})
+    compiled_code._quick_options.cache_clear()
+    try:
+        assert compiled_code._quick_options() is None
+        assert float(compiled_code.quick_jit(lambda x: 2 * x)(3.0)) == 6.0
+    finally:
+        compiled_code._quick_options.cache_clear()

@@ -26,14 +26,14 @@ SMALL_MOVE = 1e-3  # in posterior sds
 def is_converged(state: AscentState, tolerance: float | Float[Array, ""]) -> Bool[Array, ""] | np.bool_:
     """Whether the bound will rise by almost nothing, and a full step would hardly move the shared means.
 
-    Without groups the residual holds the whole step in posterior sds, mean and precision: near the maximum, as the
-    bound is close to quadratic there, the rise that is left is at most about its square. With groups the last full step
-    has to have raised the bound by almost nothing.
+    Without groups the residual holds the whole step in posterior sds, mean and precision: near the maximum, where the
+    bound is close to quadratic, half its square is the rise that is left (Newton's decrement). With groups the last
+    full step has to have raised the bound by almost nothing.
     """
     little = tolerance * (1.0 + abs(state.elbo))
     small_move = abs(state.residual.shared).max() < SMALL_MOVE
     if state.residual.local.size == 0:
-        return (state.accepted > 0) & ((state.residual.shared**2).sum() <= little) & small_move
+        return (state.accepted > 0) & (0.5 * (state.residual.shared**2).sum() <= little) & small_move
     return (state.accepted > 1) & (state.halvings <= 0) & (state.gain <= little) & small_move
 
 

@@ -5,7 +5,6 @@ clock, what they compute does not: the same executable runs whatever the chunk, 
 """
 
 import time
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +14,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natvi.fit.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
+from natvi.fit.compiled_code import quick_jit
 from natvi.fit.convergence import Outcome, is_finished, judge
 from natvi.fit.interrupt import Interruption
 from natvi.fit.progress import StepProgress
@@ -44,19 +44,16 @@ class Fitted(NamedTuple):
     trace: np.ndarray
 
 
-@jax.jit
+@quick_jit
 def _begin(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> LoopState:
     state = LoopState(ascent_init(target, start), jnp.full(TRACE_LENGTH, jnp.nan))
     # weakly typed numbers would make the second chunk, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), state)
 
 
-@partial(jax.jit, donate_argnums=1)
-def run_chunk(
+def _chunk(
     target: SumOfTerms | FixedPoint, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
 ) -> LoopState:
-    """Iterate until the limit is reached or the fit is finished."""
-
     def unfinished(state: LoopState) -> Array:
         return (state.ascent.evaluated < limit) & ~is_finished(state.ascent, tolerance)
 
@@ -65,6 +62,16 @@ def run_chunk(
         return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop"))
 
     return jax.lax.while_loop(unfinished, step, state)
+
+
+_chunk_of_groups = quick_jit(_chunk, donate_argnums=1)
+_chunk_of_rows = jax.jit(_chunk, donate_argnums=1)  # it loops over nodes for most of its time
+
+
+def run_chunk(target: SumOfTerms | FixedPoint, state: LoopState, limit: np.int64, tolerance: np.float64) -> LoopState:
+    """Iterate until the limit is reached or the fit is finished; the state that was given is used up."""
+    compiled = _chunk_of_rows if isinstance(target, FixedPoint) else _chunk_of_groups
+    return compiled(target, state, limit, tolerance)
 
 
 def climb(

@@ -9,6 +9,7 @@ import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
+from natvi.fit.compiled_code import quick_jit
 from natvi.fit.convergence import Outcome
 from natvi.fit.loop import LoopState, climb
 from natvi.gaussian import CovarianceGaussian
@@ -95,7 +96,7 @@ def _sample(target: DesignRows) -> DesignRows | None:
     return target.with_rows(jax.tree.map(lambda a: a[at], target.rows))
 
 
-@jax.jit
+@quick_jit
 def _start(system: Any, sample: DesignRows | None) -> Packed:
     """Return a start: Newton steps towards the mode, the first ones on a sample of the rows."""
     if sample is None:
@@ -125,6 +126,6 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     return jnp.append(beta, tried[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))])
 
 
-@jax.jit
+@quick_jit
 def _finish(system: FixedPoint, x: Packed) -> CovarianceGaussian:
     return system.gaussian(x)

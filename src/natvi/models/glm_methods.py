@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 from natvi.fit import Outcome, wander
 from natvi.fit.algorithm import compose
 from natvi.fit.batches import ArrayBatches, Batches
+from natvi.fit.compiled_code import quick_jit
 from natvi.fit.rows import climb_rows
 from natvi.fit.stochastic import StochasticFitted
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
@@ -146,7 +147,7 @@ def run_algorithm(
     )
 
 
-@jax.jit
+@quick_jit
 def _exact_bound(target: DesignRows, gaussian: CovarianceGaussian) -> Float[Array, ""]:
     return target.expected(gaussian).value + gaussian.entropy()
 

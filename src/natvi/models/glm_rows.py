@@ -62,7 +62,7 @@ def rows_of_arrays(
     if response is None:
         raise ValueError("y is missing: give the response, one value for each row of X.")
     notes: list[str] = []
-    given = read_weights(weights, pd.DataFrame(index=range(n)))
+    given = None if weights is None else read_weights(weights, pd.DataFrame(index=range(n)))
     used = None if given is None else given.values
     if used is not None:
         if np.isnan(used).any():

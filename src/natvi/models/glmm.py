@@ -5,11 +5,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import jax
 import numpy as np
 
 from natvi.fit import climb
 from natvi.fit.clock import Stopwatch
+from natvi.fit.compiled_code import quick_jit
 from natvi.fit.loop import LoopState
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
@@ -168,7 +168,7 @@ def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
     )
 
 
-@jax.jit
+@quick_jit
 def _finish(x: Packed) -> tuple[ArrowPrecision, ArrowVector]:
     posterior = ArrowPrecision.from_natural(*unpack(x))
     return posterior, posterior.marginal_sds()

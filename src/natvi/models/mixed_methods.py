@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 from natvi.derivatives.exact import exact_derivatives
 from natvi.fit import Outcome, wander
 from natvi.fit.clock import Stopwatch
+from natvi.fit.compiled_code import quick_jit
 from natvi.fit.stochastic import StochasticFitted, StochasticState
 from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import ArrowVector, LocalGlobalFactor
@@ -148,17 +149,17 @@ def data_start(natural: Natural, way: str) -> PrecisionGaussian | CovarianceGaus
     return CovarianceGaussian(mean, standard._replace(shared=jnp.linalg.cholesky(posterior.shared_covariance())))
 
 
-@jax.jit
+@quick_jit
 def _arrow(gaussian: PrecisionGaussian) -> ArrowPrecision:
     return ArrowPrecision.from_factor(gaussian.mean, gaussian.factor)
 
 
-@jax.jit
+@quick_jit
 def _local_sds(posterior: ArrowPrecision) -> Float[Array, "r n"]:
     return posterior.marginal_sds().local
 
 
-@jax.jit
+@quick_jit
 def _exact_bound(target: SumOfTerms, gaussian: PrecisionGaussian) -> Float[Array, ""]:
     return exact_derivatives(target, gaussian).elbo
 

@@ -1,5 +1,6 @@
 """Where the ascent of a mixed model starts: rough values, and the expected information there."""
 
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import polygamma
 
+from natvi.fit.compiled_code import quick_jit
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.likelihoods import Family
 from natvi.models.scale_priors import ScalePriors
@@ -130,7 +132,7 @@ def within_prior(shared: np.ndarray, scales: ScalePriors, r: int) -> np.ndarray:
     return moved
 
 
-@jax.jit(static_argnums=3)
+@partial(quick_jit, static_argnums=3)
 def starting_point(
     target: SumOfTerms, shared: Float[Array, " g"], information: Float[Array, ""], num_groups: int
 ) -> Natural:

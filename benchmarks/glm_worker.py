@@ -216,9 +216,14 @@ def _climb(
         state = jax.block_until_ready(advance(state))
         seconds += time.perf_counter() - began
         mean, covariance = look(state)
-        elbo = exact_bound(problem, mean, covariance)
+        try:
+            elbo = exact_bound(problem, mean, covariance)
+        except np.linalg.LinAlgError:  # a covariance without a factor has no bound
+            continue
         if elbo > best["elbo"]:
             best = {"elbo": elbo, "seconds_to_best": seconds, "_mean": mean, "_covariance": covariance}
+    if "seconds_to_best" not in best:
+        raise ValueError(f"none of {VI_CHECKS} looks found a covariance with a finite bound")
     return best | {"iterations": VI_STEPS, "_seconds": seconds, "compile_seconds": compile_seconds}
 
 

@@ -41,7 +41,7 @@ SETTINGS = {
         f"{STEPS:,} steps of Adam ({FEW_STEPS:,} beyond {MANY:,} coordinates), 0.01 falling to 0.0001, one draw each; "
         "the best of 20 looks, each of 1,000 draws"
     ),
-    "PyMC": f"pm.fit({STEPS}, method='advi'); the bound is the mean over the last 1,000 steps",
+    "PyMC": f"pm.fit({STEPS}, method='advi'), timed from its first step; the bound is the mean of the last 1,000",
 }
 
 

@@ -7,6 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from natvi.linalg.normal_draws import normal_draws
+
 V = TypeVar("V")
 
 
@@ -30,7 +32,7 @@ def standard_normal(key: PRNGKeyArray, like: V) -> V:
     """Draw independent standard normals in the shape of a vector."""
     leaves, structure = jax.tree.flatten(like)
     ends = np.cumsum([leaf.size for leaf in leaves])
-    draws = jnp.split(jax.random.normal(key, (int(ends[-1]),), leaves[0].dtype), ends[:-1])  # one call for all pieces
+    draws = jnp.split(normal_draws(key, int(ends[-1]), leaves[0].dtype), ends[:-1])  # one call for all pieces
     shaped = [draw.reshape(leaf.shape) for draw, leaf in zip(draws, leaves, strict=True)]
     return jax.tree.unflatten(structure, shaped)
 

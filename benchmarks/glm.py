@@ -34,8 +34,7 @@ SETTINGS = {
     FIRST_LOOK: "the same with max_steps=1: for peers whose best bound is below the one it has then",
     "statsmodels GLM": "no prior; standard errors",
     "variational peers": (
-        f"{VI_STEPS:,} Adam steps from N(0, I/n), one draw, step size 0.01 falling to 0.0001; float64; the best of 20 "
-        "looks"
+        f"{VI_STEPS:,} Adam steps from zero, one draw, step size 0.01 falling to 0.0001; float64; the best of 20 looks"
     ),
     "NumPyro, BlackJAX": (
         "seconds are of the steps alone, without compilation and looks; cold_seconds are those of the first run with "

@@ -26,6 +26,7 @@ RUNS, QUICK_RUNS = 15, 5  # of the exact ascent at least, the shortest counts
 SHORT, REPEATS = 2.0, 4  # seconds of Snngm below which it is run again, so often
 GRID = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2)  # alpha_0 of Snngm; those of Table 11 are among them
 SNNGM_STEPS, SNNGM_SECONDS, QUICK_SECONDS = 100_000, 40.0, 6.0  # at most, for each alpha_0
+LONGER = 110  # times the exact ascent: the best alpha_0 is given so long at least
 DENSE_GUIDE = "AutoMultivariateNormal"
 GUIDES = ("AutoNormal", DENSE_GUIDE, "AutoLowRankMultivariateNormal")
 STEPS, QUICK_STEPS, FEW_STEPS, MANY = 20_000, 2_000, 1_000, 1_000  # few steps beyond so many coordinates
@@ -35,7 +36,8 @@ PAPER = {"Epilepsy": 8.79, "Toenail": 3.64, "HERS": 5.80}  # M of Snngm with GVA
 SETTINGS = {
     "Snngm": (
         f"first-order Algorithm 2S, one draw a step, alpha_0 the best of {GRID}, at most {SNNGM_STEPS:,} steps or "
-        f"{SNNGM_SECONDS:.0f} s each; time until the exact bound of an iterate is within {NEAR} nats of the best"
+        f"{SNNGM_SECONDS:.0f} s each, the best {LONGER} times as long as the exact ascent; time until the exact bound "
+        f"of an iterate is within {NEAR} nats of the best"
     ),
     "NumPyro": (
         f"{STEPS:,} steps of Adam ({FEW_STEPS:,} beyond {MANY:,} coordinates), 0.01 falling to 0.0001, one draw each; "
@@ -62,7 +64,7 @@ def run(report: Report, case: Case) -> None:
             loaded = worker.ask("load", case.family, case.formula, case.path)
             score = _Score(case.name, report)
             rest = {"threads": 1, "versions": worker.versions}
-            _ours(report, case, worker, score, rest)
+            _ours(report, case, worker, loaded["coordinates"], score, rest)
             _others(report, case, worker, loaded["coordinates"], score, rest)
             score.tell(rest)
     except WorkerError as error:
@@ -77,7 +79,7 @@ def best_run(runs: dict[float, dict[str, Any]]) -> float:
     return min(runs, key=lambda alpha: np.inf if runs[alpha]["gap"] is None else runs[alpha]["gap"])
 
 
-def _ours(report: Report, case: Case, worker: Worker, score: "_Score", rest: dict[str, Any]) -> None:
+def _ours(report: Report, case: Case, worker: Worker, coordinates: int, score: "_Score", rest: dict[str, Any]) -> None:
     """Time the exact ascent, tune Snngm on the grid, and let the library stop Snngm with the same step size."""
     exact = worker.ask("ascent", QUICK_RUNS if report.quick else RUNS)
     report.add(case.name, "natvi gva, optimisation alone", exact, **rest)
@@ -88,6 +90,9 @@ def _ours(report: Report, case: Case, worker: Worker, score: "_Score", rest: dic
     if found["near"] and found["seconds"] < SHORT:  # the same steps again: the shortest time counts
         repeated = (worker.ask("snngm", alpha, SNNGM_STEPS, limit) for _ in range(REPEATS))
         found = min(found, *repeated, key=lambda run: run["seconds"])
+    longer = LONGER * exact["seconds_to_0.1_nat"]
+    if not found["near"] and found["seconds"] < longer:
+        found = worker.ask("snngm", alpha, SNNGM_STEPS, longer)
     name = "natvi Snngm, first order"
     when = "seconds_to_0.1_nat" if found["near"] else "seconds_more_than"
     metrics: dict[str, Any] = {when: found["seconds"], "alpha_0": alpha}
@@ -102,7 +107,7 @@ def _ours(report: Report, case: Case, worker: Worker, score: "_Score", rest: dic
     ratio = found["seconds"] / exact["seconds_to_0.1_nat"]
     compared = {f"{'' if found['near'] else 'more_than_'}times_as_fast_to_0.1_nat": ratio}
     report.add(case.name, f"natvi gva, optimisation alone, beside {name}", compared, **rest)
-    if not report.quick:
+    if not report.quick and coordinates <= MOST_COORDINATES:
         found = worker.ask("stages", alpha, SNNGM_STEPS)
         metrics = {key: found[key] for key in ("seconds", "steps", "elbo", "gap")} | score.of(found["draws"])
         report.add(case.name, "natvi Snngm, stages and averages", metrics, **rest, settings={"alpha_0": alpha})

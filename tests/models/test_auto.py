@@ -40,7 +40,7 @@ def test_stays_with_the_gaussian_on_epilepsy() -> None:
     ("formula", "load", "name"),
     [
         (TOENAIL, load_toenail, "sd(Intercept|idnr)"),
-        pytest.param(HERS, load_hers, "sd(Intercept|pptid)", marks=pytest.mark.slow),
+        (HERS, load_hers, "sd(Intercept|pptid)"),
     ],
 )
 def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:

@@ -58,7 +58,6 @@ def test_quasi_separation() -> None:
     assert result.trust != "good" and "the data hardly limit z" in words and "separation" in words
 
 
-@pytest.mark.slow
 def test_one_large_group_among_single_rows() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.r_[np.zeros(3000, int), 1:60]})

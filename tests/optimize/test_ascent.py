@@ -191,7 +191,7 @@ def test_a_candidate_that_is_not_positive_definite_is_refused():
     state = evaluated_start()
     x = unpack(state.x)
     flipped = Natural(x.linear, ArrowMatrix(*(-part for part in x.precision)))
-    wrong = state._replace(G=pack(flipped))
+    wrong = state._replace(G=pack(flipped), halvings=jnp.asarray(FIRST_TRY, jnp.int32))
     after = step_once(target, wrong)
     for name in ("x", "G", "residual", "elbo", "gain", "past_G", "past_residual", "depth", "cursor", "accepted"):
         same(getattr(after, name), getattr(wrong, name))
@@ -233,7 +233,9 @@ def test_steps_are_halved_when_mixing_does_not_help():
 def test_a_direction_that_never_helps_stalls():
     target, _, _ = quadratic()
     state = evaluated_start()
-    wrong = state._replace(G=jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), state.G))
+    assert int(state.halvings) == 0  # without a past the plain step comes first
+    nowhere = jax.tree.map(lambda a: jnp.full_like(a, jnp.nan), state.G)
+    wrong = state._replace(G=nowhere, halvings=jnp.asarray(FIRST_TRY, jnp.int32))
     last, (elbo, halvings, accepted) = run(target, wrong, jnp.asarray(False))
     assert np.all(elbo == wrong.elbo) and np.all(accepted == 1)
     np.testing.assert_array_equal(halvings, [FIRST_TRY, *range(STEPS - 1)])

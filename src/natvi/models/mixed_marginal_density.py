@@ -1,6 +1,9 @@
 """log p(y, theta_g) of a mixed model at many points, the random effects integrated out, in pieces of one size."""
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
@@ -67,14 +70,29 @@ class MarginalDensity:
     def _evaluate(self, function: jax.stages.Wrapped, points: np.ndarray, size: int) -> list[np.ndarray]:
         short = -len(points) % size
         filled = np.concatenate([points, np.repeat(points[-1:], short, axis=0)])
+
+        def look(at: int) -> list[np.ndarray]:
+            with float64():  # every thread has a precision of its own
+                return [np.asarray(a) for a in function(self.target, self._around, filled[at : at + size])]
+
         parts = []
-        with float64():
-            for at in range(0, len(filled), size):
-                parts.append([np.asarray(a) for a in function(self.target, self._around, filled[at : at + size])])
+        with contextlib.closing(_side_by_side(look, range(0, len(filled), size))) as found:
+            for part in found:
+                parts.append(part)
                 self.num_evaluated += size
                 if self._watch is not None:
                     self._watch(self.num_evaluated, float(parts[-1][0][-1]))
         return [np.concatenate(part)[: len(points)] for part in zip(*parts, strict=True)]
+
+
+def _side_by_side(look: Callable[[int], list[np.ndarray]], places: range) -> Generator[list[np.ndarray], None, None]:
+    """Return what there is at every place, in order: the first alone, since it compiles, the others on all cores."""
+    yield look(places[0])
+    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+    try:
+        yield from pool.map(look, places[1:])
+    finally:
+        pool.shutdown(cancel_futures=True)  # nobody waits for the rest after Ctrl-C
 
 
 @jax.jit

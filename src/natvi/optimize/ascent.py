@@ -101,6 +101,7 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
     # without a factor there is nothing to learn, and another accelerated candidate would be the same
     refused = jnp.where(usable, state.halvings + 1, jnp.maximum(state.halvings + 1, 0))
     learned = usable & ~first  # the start is not a step
+    next_try = jnp.where(first, 0, FIRST_TRY)  # without a past the first candidate is the plain step
     depth = jnp.where(learned, jnp.minimum(state.depth + 1, state.memory), state.depth)
     cursor = jnp.where(learned, (state.cursor + 1) % state.memory, state.cursor)
     return AscentState(
@@ -113,7 +114,7 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
         past_residual=jax.tree.map(push, state.past_residual, residual, state.residual),
         depth=depth.astype(jnp.int32),
         cursor=cursor.astype(jnp.int32),
-        halvings=jnp.where(rises, FIRST_TRY, refused).astype(jnp.int32),
+        halvings=jnp.where(rises, next_try, refused).astype(jnp.int32),
         accepted=state.accepted + rises.astype(jnp.int32),
         evaluated=state.evaluated + 1,
     )

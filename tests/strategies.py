@@ -25,7 +25,7 @@ from natvi.target import Contribution, LikelihoodRows, NormalPrior, RandomEffect
 
 # Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-_quick_chunk = quick_jit(loop.run_chunk.__wrapped__)
+_quick_chunk = quick_jit(loop._chunk)
 
 
 def compile_fits_quickly(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,12 +49,6 @@ def test_quick_programs_compute_the_same_and_keep_their_options() -> None:
     assert quick.__name__ == "power"
 
 
-def test_quick_programs_become_part_of_a_larger_one() -> None:
-    double = compiled_code.quick_jit(lambda x: 2 * x)
-    assert float(jax.jit(lambda x: 1 + double(x))(3.0)) == 7.0
-    assert float(jax.grad(lambda x: double(x) ** 2)(3.0)) == 24.0
-
-
 def test_a_compiler_without_the_option_compiles_as_usual(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled_code, "QUICK", {"xla_option_of_another_time": False})
     compiled_code._quick_options.cache_clear()

@@ -70,7 +70,7 @@ _chunk_of_rows = jax.jit(_chunk, donate_argnums=1)  # it loops over nodes for mo
 
 def run_chunk(target: SumOfTerms | FixedPoint, state: LoopState, limit: np.int64, tolerance: np.float64) -> LoopState:
     """Iterate until the limit is reached or the fit is finished; the state that was given is used up."""
-    compiled = _chunk_of_rows if isinstance(target, FixedPoint) else _chunk_of_groups
+    compiled = _chunk_of_groups if isinstance(target, SumOfTerms) else _chunk_of_rows
     return compiled(target, state, limit, tolerance)
 
 

@@ -22,7 +22,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg.grouped_rows import chunk_size
 from natvi.models.batch_rows import batch_target
 from natvi.models.likelihoods import Family
-from natvi.models.mixed_start import StartRows, starting_point, starting_values, within_prior
+from natvi.models.mixed_start import StartRows, compiled_starting_point, starting_values, within_prior
 from natvi.models.mixed_target import prior_terms
 from natvi.models.priors import Prior, choose_prior
 from natvi.models.variance import dispersion_name
@@ -190,7 +190,7 @@ def make_worker(
         shared, information = starting_values(rows, pilot.y, family, pilot.weight)
         shared = within_prior(shared, chosen.scales, len(names.random))
         size = len(pilot.groups)
-        start = starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
+        start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
         fitted = climb(target, start)
         mean, precision = to_host(_shared_block(fitted.state.ascent.x))
         state = _first_state(source.num_groups, size, mean, precision, chosen)

@@ -1,6 +1,5 @@
 """Where the ascent of a mixed model starts: rough values, and the expected information there."""
 
-from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
@@ -132,7 +131,6 @@ def within_prior(shared: np.ndarray, scales: ScalePriors, r: int) -> np.ndarray:
     return moved
 
 
-@partial(quick_jit, static_argnums=3)
 def starting_point(
     target: SumOfTerms, shared: Float[Array, " g"], information: Float[Array, ""], num_groups: int
 ) -> Natural:
@@ -167,6 +165,9 @@ def starting_point(
         jnp.diag(diagonal).at[:p, :p].add(corner[:p, :p]),
     )
     return Natural(precision.matvec(mean), precision)
+
+
+compiled_starting_point = quick_jit(starting_point, static_argnums=3)
 
 
 def _prior_precision(target: SumOfTerms, shared: Float[Array, " g"]) -> Float[Array, " g"]:

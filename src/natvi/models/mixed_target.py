@@ -11,7 +11,7 @@ import numpy as np
 from natvi.linalg import GroupedRows, layout_rows
 from natvi.models.formula import Design
 from natvi.models.likelihoods import Family
-from natvi.models.mixed_start import starting_point, starting_values, within_prior
+from natvi.models.mixed_start import compiled_starting_point, starting_values, within_prior
 from natvi.models.priors import Prior
 from natvi.optimize.ascent import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
@@ -70,7 +70,7 @@ def build_target(
     target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)
     shared = within_prior(shared, prior.scales, r)
-    start = starting_point(target, jnp.asarray(shared), jnp.asarray(information), num_groups)
+    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), num_groups)
     return MixedTarget(target, start, layout.place_of_group)
 
 

@@ -1,6 +1,6 @@
 """What compiled code costs: the time to make it, and room for it.
 
-XLA's newer way to emit the code of fused operations takes about twice as long as the older one, which runs as fast
+XLA's newer way to emit the code of fused operations takes longer to compile than the older one, which runs as fast
 except in long loops over quadrature nodes. `quick_jit` asks for the older one, where the compiler still has it.
 
 A process that fits many data sets of different sizes must not run out of room. Every new shape is a new program, and

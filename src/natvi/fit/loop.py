@@ -54,6 +54,8 @@ def _begin(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> LoopStat
 def _chunk(
     target: SumOfTerms | FixedPoint, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
 ) -> LoopState:
+    """Iterate as `run_chunk` does; it is compiled in two ways below."""
+
     def unfinished(state: LoopState) -> Array:
         return (state.ascent.evaluated < limit) & ~is_finished(state.ascent, tolerance)
 

@@ -18,7 +18,7 @@ from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError, thread_counts
 from experiments import nuts_reference
 from natvi.metrics.mmd import mmd_measure
-from natvi.precision import float64
+from natvi.x64 import float64
 
 NAMES = glm_problems.NAMES
 FIRST_LOOK = "natvi, first look at the bound"

@@ -32,12 +32,12 @@ def exact_bound(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> f
     import jax.numpy as jnp
 
     from natvi.derivatives import exact_derivatives
+    from natvi.families.table import FAMILIES
     from natvi.gaussian import CovarianceGaussian
     from natvi.linalg import DenseFactor
-    from natvi.models.likelihoods import FAMILIES
-    from natvi.precision import float64
     from natvi.target.design_rows import DesignRows, Observations
     from natvi.target.independent_normal import IndependentNormal
+    from natvi.x64 import float64
 
     with float64():
         rows = Observations(jnp.asarray(problem.X), jnp.asarray(problem.y))

@@ -13,7 +13,7 @@ import pandas as pd
 import natvi
 from benchmarks.answering import answer_commands
 from benchmarks.simulate import random_intercepts
-from natvi.models import glmm as door
+from natvi.models.mixed import door as door
 
 PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "pandas", "formulae")
 

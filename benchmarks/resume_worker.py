@@ -15,7 +15,7 @@ import numpy as np
 
 import natvi
 from benchmarks.simulate import FORMULA, random_intercepts
-from natvi.fit import checkpoint, loop
+from natvi.run import checkpoint, loop
 
 FAMILY = "bernoulli"
 TOLERANCE = 1e-15  # so many more iterations than a user would ask for: the fit has to last

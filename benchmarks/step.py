@@ -22,14 +22,14 @@ import natvi
 from benchmarks.report import Report
 from natvi import optimize
 from natvi.data import load_toenail
-from natvi.fit.algorithm import compose
+from natvi.families.table import FAMILIES
 from natvi.gaussian.starts import arrow_precision, dense_covariance, diagonal_covariance
 from natvi.linalg import ArrowVector
-from natvi.models.likelihoods import FAMILIES
-from natvi.models.mixed_target import build_target
-from natvi.precision import float64
+from natvi.models.mixed.target import build_target
+from natvi.run.algorithm import compose
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.independent_normal import IndependentNormal
+from natvi.x64 import float64
 
 NAMES = ("a4a", "toenail", "wide")
 RULES = {"snngm": lambda: optimize.snngm(1e-4), "adam": lambda: optimize.adam(1e-4)}

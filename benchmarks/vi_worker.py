@@ -22,11 +22,11 @@ import natvi
 from benchmarks.answering import Answer, answer_commands
 from natvi import optimize, recipes
 from natvi.derivatives import exact_derivatives
-from natvi.fit import climb, wander
 from natvi.linalg import ArrowVector
-from natvi.models.mixed_stochastic import default_start, fit_mixed_stochastic
-from natvi.models.mixed_target import build_target
-from natvi.precision import float64
+from natvi.models.mixed.stochastic import default_start, fit_mixed_stochastic
+from natvi.models.mixed.target import build_target
+from natvi.run import climb, wander
+from natvi.x64 import float64
 
 PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "numpyro", "optax", "pymc")
 NEAR = 0.1  # nats from the best bound

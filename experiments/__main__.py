@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from experiments.report import RESULTS, Report
-from natvi.precision import float64
+from natvi.x64 import float64
 
 LABELS = (
     *("table2", *(f"table{k}" for k in range(7, 12))),

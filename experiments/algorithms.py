@@ -17,11 +17,11 @@ import numpy as np
 
 from experiments.problems import Problem
 from natvi import optimize
-from natvi.fit.algorithm import Move, State, compose
-from natvi.fit.batches import ArrayBatches
 from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import dense_covariance, diagonal_covariance
 from natvi.optimize.rule import replace
+from natvi.run.algorithm import Move, State, compose
+from natvi.run.batches import ArrayBatches
 
 STRUCTURES = ("diagonal", "full")
 FIXED = 0.001

@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.data import load_crabs
-from natvi.models.loglinear import Loglinear
 from natvi.optimize.deterministic import (
     MomentGradient,
     Moments,
@@ -18,6 +17,7 @@ from natvi.optimize.deterministic import (
     natural_xi,
 )
 from natvi.optimize.largest_step import TOLERANCE, Ascent, ascend
+from natvi.paper.loglinear import Loglinear
 
 STARTS = {"(0, 0.1)": (0.0, 0.1), "(0.5, 0.02)": (0.5, 0.02), "(2, 0.01)": (2.0, 0.01)}
 PRIOR_SD = 10.0

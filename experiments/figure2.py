@@ -13,9 +13,9 @@ from experiments.crabs import PRIOR_SD
 from experiments.report import Report
 from natvi.data import load_crabs
 from natvi.gaussian import dense_precision
-from natvi.models.loglinear import Loglinear
 from natvi.optimize.deterministic import FactorGradient, natural_factor, natural_factor_corollary
 from natvi.optimize.largest_step import TOLERANCE, Ascent, ascend
+from natvi.paper.loglinear import Loglinear
 
 MODELS = ("Sa ~ Width", "Sa ~ Color + Width")
 UPDATES = {"theorem1": natural_factor, "corollary1": natural_factor_corollary}

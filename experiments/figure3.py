@@ -11,9 +11,9 @@ import optax
 from experiments import drawing
 from experiments.crabs import SETTINGS, STARTS, intercept_only, on_grid, optimum
 from experiments.report import Report
-from natvi.models.loglinear import Loglinear
 from natvi.optimize.largest_step import TOLERANCE
 from natvi.optimize.rule import normalize_jointly
+from natvi.paper.loglinear import Loglinear
 
 ALPHA = 0.001
 LENGTH = 8_000  # iterations computed; all runs end before

@@ -9,8 +9,8 @@ from typing import Any
 from experiments.memory import Arrays, recall
 from experiments.mixed_problems import MixedProblem
 from natvi.linalg import ArrowVector
-from natvi.precision import float64
 from natvi.reference import real_nvp
+from natvi.x64 import float64
 
 FLOWS = ("Epilepsy", "Toenail")
 STEPS, SAMPLES, DRAWS = 20_000, 40, 5_000

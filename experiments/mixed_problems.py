@@ -11,9 +11,9 @@ import numpy as np
 import natvi
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
-from natvi.models.mixed_target import MixedTarget, build_target
-from natvi.precision import float64
+from natvi.models.mixed.target import MixedTarget, build_target
 from natvi.target.conditional import draw_conditional
+from natvi.x64 import float64
 
 
 class MixedProblem:

@@ -20,10 +20,10 @@ from experiments.mixed_problems import PROBLEMS, SLOPES, MixedProblem
 from experiments.nuts_reference import describe
 from experiments.slope_coordinates import to_shared, to_walk
 from natvi.linalg import small_blocks
-from natvi.precision import float64
 from natvi.reference import nuts
 from natvi.reference.nuts import NutsDraws
 from natvi.target.marginal import marginal_log_density
+from natvi.x64 import float64
 
 # the second run of Diabetes is only compared with the first, by 2,000 draws
 DRAWS = {("Diabetes", 0): 3_000, ("Diabetes", 1): 1_000, ("contraception", 0): 9_000}

@@ -17,9 +17,7 @@ import numpy as np
 from experiments.algorithms import FIXED, PILOT_SEED, SEED, choose, shorten
 from experiments.memory import Arrays, recall
 from experiments.mixed_problems import PROBLEMS, MixedProblem
-from natvi.fit import Outcome
-from natvi.fit.algorithm import State
-from natvi.models.mixed_stochastic import (
+from natvi.models.mixed.stochastic import (
     OPTIMIZERS,
     MixedStochasticFit,
     StochasticRun,
@@ -29,7 +27,9 @@ from natvi.models.mixed_stochastic import (
     mixed_algorithm,
 )
 from natvi.optimize.rule import Rule
-from natvi.precision import float64
+from natvi.run import Outcome
+from natvi.run.algorithm import State
+from natvi.x64 import float64
 
 WAYS = {"GVA": "gva", "RVB1": "rvb1", "RVB2": "rvb2"}
 RULES = {"Adam": "adam", "PGA": "pga", "nAdam": "nadam", "Snngm": "snngm", "VOGN": "vogn"}

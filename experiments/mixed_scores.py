@@ -15,7 +15,7 @@ from experiments.mixed_reference import reference
 from natvi.linalg import ArrowVector
 from natvi.metrics import mmd_measure
 from natvi.metrics.psis import resample
-from natvi.precision import float64
+from natvi.x64 import float64
 
 SIZE, QUICK_SIZE = 1000, 100
 POOL, QUICK_POOL = {"Diabetes": 2_000}, 200  # draws from which the subsets are taken

@@ -9,8 +9,8 @@ from experiments.memory import Arrays, recall
 from experiments.nuts_reference import PAPER
 from experiments.problems import Problem, log_density
 from experiments.scores import MMD_DRAWS
-from natvi.precision import float64
 from natvi.reference import real_nvp
+from natvi.x64 import float64
 
 STEPS, QUICK_STEPS = 20_000, 20
 SAMPLES, QUICK_SAMPLES = 40, 2

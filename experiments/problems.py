@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.data import load_a4a, load_german
-from natvi.models.likelihoods import FAMILIES
+from natvi.families.table import FAMILIES
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.independent_normal import IndependentNormal
 

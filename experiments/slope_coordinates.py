@@ -1,6 +1,6 @@
 """Coordinates in which NUTS can walk through the posterior of two correlated random effects, one of which may be zero.
 
-From phi = (..., log s1, a, log s2) of `natvi.models.mixed_marginal_coordinates`, with the correlation tanh(a), to
+From phi = (..., log s1, a, log s2) of `natvi.models.mixed.marginal.coordinates`, with the correlation tanh(a), to
 
     x = (..., log s1, b, t),    a = b / sqrt(1 + (NARROW / s2)^2),    log s2 = t - 4 SOFT softplus(-(t - EDGE) / SOFT).
 
@@ -14,8 +14,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.models.mixed_marginal_coordinates import from_shared, log_volume
-from natvi.models.mixed_marginal_coordinates import to_shared as shared_of_phi
+from natvi.models.mixed.marginal.coordinates import from_shared, log_volume
+from natvi.models.mixed.marginal.coordinates import to_shared as shared_of_phi
 
 NARROW, EDGE, SOFT, STRETCH = 0.1, -2.0, 0.5, 4.0
 

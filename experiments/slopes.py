@@ -19,8 +19,8 @@ from experiments.mixed_problems import PROBLEMS, SLOPES, MixedProblem
 from experiments.mixed_reference import describe, reference
 from experiments.report import Report
 from experiments.verdict_truth import moments
-from natvi.models.mixed_marginal_coordinates import from_shared
-from natvi.models.variance import component_names
+from natvi.models.mixed.marginal.coordinates import from_shared
+from natvi.models.mixed.variance import component_names
 
 LARGEST_SHIFT, LARGEST_RATIO = 0.1, 1.1
 WITHOUT_SLOPES = {"contraception": "use ~ age + urban + livch + (1 | district)"}

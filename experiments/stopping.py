@@ -17,17 +17,17 @@ from experiments.report import Report
 from natvi import optimize, recipes
 from natvi.data import load_contraception, load_epilepsy
 from natvi.derivatives import exact_derivatives
-from natvi.fit import wander
+from natvi.families.table import FAMILIES
+from natvi.formula.design import build_design, parse_formula
 from natvi.gaussian.starts import arrow_precision, dense_covariance, dense_precision
 from natvi.linalg import ArrowVector
-from natvi.models.formula import build_design, parse_formula
-from natvi.models.likelihoods import FAMILIES
-from natvi.models.mixed_target import build_target
+from natvi.models.mixed.target import build_target
 from natvi.optimize.rule import replace
-from natvi.precision import float64
+from natvi.run import wander
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.function import FunctionTarget
 from natvi.target.independent_normal import IndependentNormal
+from natvi.x64 import float64
 
 SEEDS, QUICK_SEEDS = 50, 3
 ALLOWED = 0.1  # nats

@@ -11,24 +11,18 @@ from experiments.memory import Arrays, recall
 from experiments.mixed_problems import MixedProblem
 from experiments.verdict_data import Design, problem
 from experiments.verdict_truth import SETTINGS, find_truth, moments
-from natvi.models.mixed_check import judge_data, look_at_marginal
-from natvi.models.mixed_fit import MixedFit
-from natvi.models.mixed_marginal_fit import MarginalFit
-from natvi.models.variance import component_names
+from natvi.models.mixed.check import judge_data, look_at_marginal
+from natvi.models.mixed.marginal.posterior import MarginalFit
+from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.variance import component_names
 from natvi.result.trust import GOOD
 
 ALLOWED = 0.2  # posterior sds
 # what decides method and verdict: other sources are another outcome
 JUDGED = (
-    *(f"models/mixed_{name}.py" for name in ("auto", "check", "conditional", "fit", "marginal*", "start", "target")),
-    *(
-        "models/glmm.py",
-        "metrics/psis.py",
-        "target/marginal.py",
-        "derivatives/*.py",
-        "optimize/ascent.py",
-        "fit/loop.py",
-    ),
+    *(f"models/mixed/{name}.py" for name in ("auto", "check", "conditional", "door", "posterior", "start", "target")),
+    *("models/mixed/marginal/*.py", "metrics/psis.py", "target/marginal.py", "derivatives/*.py", "quadrature/*.py"),
+    *("optimize/ascent.py", "run/loop.py"),
 )
 
 

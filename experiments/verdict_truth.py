@@ -12,14 +12,14 @@ import numpy as np
 from experiments.memory import Arrays
 from experiments.mixed_problems import MixedProblem
 from natvi.metrics.psis import resample, smooth_weights
-from natvi.models.mixed_fit import MixedFit
-from natvi.models.mixed_marginal import Positions, draw_marginal
-from natvi.models.mixed_marginal_density import MarginalDensity
-from natvi.models.mixed_marginal_mixture import COMPONENTS, fit_mixture
-from natvi.models.variance import component_draws
-from natvi.precision import float64
+from natvi.models.mixed.marginal.density import MarginalDensity
+from natvi.models.mixed.marginal.method import Positions, draw_marginal
+from natvi.models.mixed.marginal.mixture import COMPONENTS, fit_mixture
+from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.variance import component_draws
 from natvi.reference import nuts
 from natvi.target.marginal import marginal_log_density
+from natvi.x64 import float64
 
 ROUNDS = (2048, 4096, 8192, 16384)  # draws; the first round is never enough
 LEAST_EFFECTIVE, LARGEST_K = 2000, 0.7

@@ -45,5 +45,5 @@ def float32_process():
 def room_for_compiled_code():
     """Forget compiled code after a file of tests where there is little room for more."""
     yield
-    if "natvi.fit" in sys.modules:
-        sys.modules["natvi.fit.compiled_code"].make_room()
+    if "natvi.run" in sys.modules:
+        sys.modules["natvi.run.compiled_code"].make_room()

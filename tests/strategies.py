@@ -16,11 +16,11 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from natvi.fit import loop
+from natvi.families.table import FAMILIES, Family
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
-from natvi.models.likelihoods import FAMILIES, Family
+from natvi.run import loop
 from natvi.target import Contribution, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 
 # Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.

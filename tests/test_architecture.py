@@ -16,12 +16,12 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "natvi"
 
 ROOMS = [
-    *("typing", "precision", "linalg"),
+    *("typing", "x64", "linalg", "quadrature", "formula", "families"),
     *("target", "gaussian"),
     *("derivatives", "natural", "optimize"),
-    *("fit", "metrics", "show"),
+    *("run", "metrics", "show"),
     "result",
-    *("recipes", "models", "reference", "bridges", "data"),
+    *("recipes", "paper", "models", "reference", "bridges", "data"),
     *("cli", "__main__"),
     "__init__",
 ]
@@ -165,16 +165,16 @@ def test_protocols_can_be_checked_at_run_time(path):
 @pytest.mark.parametrize(
     ("file", "source", "culprit"),
     [
-        ("linalg/arrow.py", "from natvi.fit.loop import run", "fit"),
+        ("linalg/arrow.py", "from natvi.run.loop import run", "run"),
         ("linalg/arrow.py", "import natvi.models", "models"),
         ("linalg/arrow.py", "def f():\n    from natvi import result", "result"),
         ("linalg/arrow.py", "from ..target import term", "target"),
         ("linalg/arrow.py", "from .. import gaussian", "gaussian"),
         ("target/term.py", "from natvi.gaussian import dense", "gaussian"),
         ("derivatives/exact.py", "from natvi.natural import direction", "natural"),
-        ("fit/loop.py", "import natvi", "__init__"),
-        ("fit/loop.py", "from natvi import glmm", "__init__"),
-        ("precision.py", "from .linalg import arrow", "linalg"),
+        ("run/loop.py", "import natvi", "__init__"),
+        ("run/loop.py", "from natvi import glmm", "__init__"),
+        ("x64.py", "from .linalg import arrow", "linalg"),
     ],
 )
 def test_a_planted_upward_import_is_caught(tmp_path, file, source, culprit):
@@ -189,8 +189,8 @@ def test_a_planted_upward_import_is_caught(tmp_path, file, source, culprit):
     [
         ("gaussian/dense.py", "from natvi.target import term\nfrom natvi import linalg, precision"),
         ("natural/direction.py", "from natvi.derivatives.exact import elbo"),
-        ("result/result.py", "from natvi.show import plots\nfrom ..fit import loop\nfrom . import outcome"),
-        ("cli.py", "from natvi.models import glmm\nimport natvi.data"),
+        ("result/result.py", "from natvi.show import plots\nfrom ..run import loop\nfrom . import outcome"),
+        ("cli.py", "from natvi.models.mixed import door\nimport natvi.data"),
         ("__init__.py", "from natvi.cli import main\nfrom .result import Result\nfrom . import data"),
         ("linalg/arrow.py", "import jax\nfrom fit import natvi"),
     ],

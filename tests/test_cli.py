@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.data import load_epilepsy
-from natvi.fit import stochastic
-from natvi.models.glm import GlmModel
+from natvi.models.linear.door import GlmModel
+from natvi.run import stochastic
 from strategies import quick_jit
 
 FORMULA = "y ~ base*trt + age + visit + (1 | subject)"

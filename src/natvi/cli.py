@@ -19,14 +19,14 @@ from rich.console import Console
 from rich.markup import escape
 
 from natvi.data import load_epilepsy
-from natvi.fit import storage
-from natvi.models.formula import parse_formula
-from natvi.models.glm import METHODS as GLM_METHODS
-from natvi.models.glm import glm
-from natvi.models.glmm import glmm
+from natvi.formula.design import parse_formula
+from natvi.models.linear.door import METHODS as GLM_METHODS
+from natvi.models.linear.door import glm
 from natvi.models.loading import load
-from natvi.models.mixed_methods import METHODS
+from natvi.models.mixed.door import glmm
+from natvi.models.mixed.methods import METHODS
 from natvi.result import Result
+from natvi.run import storage
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 notices = Console(stderr=True)

@@ -6,17 +6,17 @@
 
 Each recipe returns `init` and `step`; `step(state, key)` draws, differentiates and moves. The rule chooses the step
 size: plain steps with `plain(rho)`, or any of `natvi.optimize`, e.g. `snngm(0.001)` for the natural recipes. A step
-size may be a schedule, a function of the step count; `natvi.fit.wander` runs a recipe to convergence. Further options
-(`order`, `num_samples`, `antithetic`) are those of `natvi.fit.algorithm.compose`.
+size may be a schedule, a function of the step count; `natvi.run.wander` runs a recipe to convergence. Further options
+(`order`, `num_samples`, `antithetic`) are those of `natvi.run.algorithm.compose`.
 """
 
 from typing import Any
 
-from natvi.fit.algorithm import Algorithm, compose
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import ArrowFactor, BlockFactor, LocalGlobalFactor
 from natvi.optimize.plain import plain
 from natvi.optimize.rule import Rule
+from natvi.run.algorithm import Algorithm, compose
 from natvi.typing import Target
 
 

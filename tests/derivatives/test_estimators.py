@@ -9,8 +9,8 @@ import structures as st
 from natvi.derivatives.first_order import draw_normals, first_order, first_order_at
 from natvi.derivatives.second_order import factor_gradient, second_order_at
 from natvi.gaussian import CovarianceGaussian
-from natvi.precision import float64
 from natvi.target.function import FunctionTarget
+from natvi.x64 import float64
 from strategies import quick_jit
 
 DRAWS = 4000

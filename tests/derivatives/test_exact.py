@@ -11,8 +11,8 @@ import scipy.stats
 from natvi.derivatives import Derivatives, exact_derivatives
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.precision import float64
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+from natvi.x64 import float64
 from strategies import (
     LIKELIHOODS,
     GroupedData,

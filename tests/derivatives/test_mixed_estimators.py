@@ -12,8 +12,8 @@ from natvi.derivatives.first_order import draw_normals, first_order_at
 from natvi.derivatives.second_order import second_order_at
 from natvi.gaussian import arrow_precision
 from natvi.linalg import ArrowVector
-from natvi.models.mixed_target import build_target
-from natvi.precision import float64
+from natvi.models.mixed.target import build_target
+from natvi.x64 import float64
 from strategies import quick_jit
 
 DRAWS = 20_000

@@ -4,7 +4,7 @@ import pytest
 from experiments.crabs import intercept_only
 from experiments.figure3 import climb, rules
 
-from natvi.precision import float64
+from natvi.x64 import float64
 
 COUNTS = {"adam": [2197, 1261, 2591], "nadam": [5948, 1940, 14], "snngm": [767, 431, 658]}
 

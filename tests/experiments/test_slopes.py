@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 from experiments.slope_coordinates import to_shared, to_walk
 
-from natvi.precision import float64
+from natvi.x64 import float64
 
 
 def walks() -> np.ndarray:

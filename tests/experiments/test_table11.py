@@ -12,8 +12,8 @@ from experiments.paper_table11 import WHOLE, paper
 from experiments.report import Report
 
 from experiments import figure10, mixed_runs, mixed_scores, table11
-from natvi.models.mixed_stochastic import OPTIMIZERS, mixed_algorithm
-from natvi.precision import float64
+from natvi.models.mixed.stochastic import OPTIMIZERS, mixed_algorithm
+from natvi.x64 import float64
 from strategies import quick_jit
 
 

@@ -9,7 +9,7 @@ from experiments.__main__ import run
 from experiments.crabs import STARTS, UPDATES, HostModel, counts, intercept_only, moments
 from experiments.table2 import PAPER, exact_euclidean
 
-from natvi.precision import float64
+from natvi.x64 import float64
 
 
 @cache

@@ -13,10 +13,10 @@ from experiments.scores import held_out, predictive
 
 from experiments import figure6, problems, table7, table8
 from natvi import optimize
-from natvi.fit.algorithm import compose
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor
-from natvi.precision import float64
+from natvi.run.algorithm import compose
+from natvi.x64 import float64
 from strategies import quick_jit
 
 

@@ -5,7 +5,7 @@ import numpy as np
 from experiments.figure4 import weights
 from experiments.theorem3 import BETA, EXACT, NOISY, flat_information, follow, no_noise, skewed_noise
 
-from natvi.precision import float64
+from natvi.x64 import float64
 
 
 def test_the_bound_and_the_rate_with_exact_gradients():

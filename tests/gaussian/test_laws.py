@@ -15,7 +15,7 @@ import scipy.stats
 
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowMatrix
-from natvi.precision import float64, to_host
+from natvi.x64 import float64, to_host
 from strategies import (
     GroupedData,
     arrow_vector,

@@ -8,7 +8,7 @@ import scipy.stats
 
 import structures as st
 from natvi.gaussian import block_covariance, diagonal_covariance
-from natvi.precision import float64
+from natvi.x64 import float64
 from strategies import quick_jit
 
 

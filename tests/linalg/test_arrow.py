@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector
-from natvi.precision import float64
+from natvi.x64 import float64
 from strategies import (
     arrow_vector,
     dense_factor,

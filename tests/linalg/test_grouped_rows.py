@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
-from natvi.precision import float64
+from natvi.x64 import float64
 from strategies import (
     dense_design,
     dense_factor,

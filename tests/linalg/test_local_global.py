@@ -9,8 +9,8 @@ from natvi.linalg import ArrowFactor, ArrowVector, LocalGlobalFactor, LocalGloba
 from natvi.linalg.local_global import inverse_root
 from natvi.natural import natural_direction
 from natvi.optimize.vogn import factor_of, precision_of
-from natvi.precision import float64
 from natvi.typing import Factor
+from natvi.x64 import float64
 from strategies import arrow_vector, dense_factor, dense_vector
 
 SIZES = [(1, 3, 4), (2, 4, 3), (3, 1, 2)]  # r, g, n; a stack of one size may equal the shared block's

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natvi.linalg.normal_draws import normal_draws, threefry
-from natvi.precision import float64
+from natvi.x64 import float64
 
 
 @pytest.mark.parametrize("num", [1, 2, 299, 1024])

@@ -5,7 +5,7 @@ import pytest
 
 from natvi.gaussian import pattern_covariance
 from natvi.linalg import ClosedPattern
-from natvi.precision import float64
+from natvi.x64 import float64
 
 
 def test_a_pattern_that_is_not_closed_is_explained():

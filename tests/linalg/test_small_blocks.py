@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from natvi.linalg import small_blocks
-from natvi.precision import float64
+from natvi.x64 import float64
 from strategies import quick_jit
 
 cholesky = quick_jit(small_blocks.cholesky)

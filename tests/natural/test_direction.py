@@ -11,7 +11,7 @@ from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import DenseFactor, vector
 from natvi.natural import corollary_mean, first_order_direction, natural_direction
 from natvi.natural.fisher import fisher_information
-from natvi.precision import float64
+from natvi.x64 import float64
 from strategies import quick_jit
 
 quick_direction = quick_jit(natural_direction)

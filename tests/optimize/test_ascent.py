@@ -12,7 +12,7 @@ import pytest
 import natvi
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowMatrix
-from natvi.models.mixed_target import build_target
+from natvi.models.mixed.target import build_target
 from natvi.optimize.ascent import (
     FIRST_TRY,
     MAX_HALVINGS,
@@ -24,8 +24,8 @@ from natvi.optimize.ascent import (
     pack,
     unpack,
 )
-from natvi.precision import float64, to_host
 from natvi.target import SumOfTerms
+from natvi.x64 import float64, to_host
 from strategies import (
     QuadraticTerm,
     dense_matrix,

@@ -11,7 +11,6 @@ import pytest
 
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import DenseFactor
-from natvi.models.loglinear import Loglinear
 from natvi.natural.fisher import fisher_information
 from natvi.optimize.deterministic import (
     FactorGradient,
@@ -28,7 +27,8 @@ from natvi.optimize.deterministic import (
     stochastic_lambda,
 )
 from natvi.optimize.largest_step import ascend, largest_step
-from natvi.precision import float64
+from natvi.paper.loglinear import Loglinear
+from natvi.x64 import float64
 from strategies import quick_jit
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-10}

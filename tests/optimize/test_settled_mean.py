@@ -7,13 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from natvi.fit.rows import climb_rows
-from natvi.models.likelihoods import FAMILIES
+from natvi.families.table import FAMILIES
 from natvi.optimize import fixed_point
 from natvi.optimize.fixed_point import DenseSystem, Packed
-from natvi.precision import float64
+from natvi.run.rows import climb_rows
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.independent_normal import IndependentNormal
+from natvi.x64 import float64
 from strategies import quick_jit
 
 

@@ -11,12 +11,12 @@ import pytest
 
 import structures as st
 from natvi import optimize, recipes
-from natvi.fit.algorithm import compose
-from natvi.precision import float64
+from natvi.run.algorithm import compose
 from natvi.target import GroupTarget
 from natvi.target.function import FunctionTarget
 from natvi.target.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
+from natvi.x64 import float64
 from strategies import quick_jit
 
 STEPS = 1500

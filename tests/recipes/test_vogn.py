@@ -10,16 +10,16 @@ import structures as st
 from natvi import optimize
 from natvi.data import load_epilepsy
 from natvi.derivatives.per_example import curvature_at, gauss_newton_arrow
-from natvi.fit import wander
-from natvi.fit.algorithm import compose
+from natvi.families.table import FAMILIES
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian, arrow_precision, diagonal_covariance
 from natvi.linalg import ArrowVector
-from natvi.models.likelihoods import FAMILIES
-from natvi.models.mixed_target import build_target
-from natvi.precision import float64
+from natvi.models.mixed.target import build_target
+from natvi.run import wander
+from natvi.run.algorithm import compose
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.function import FunctionTarget
 from natvi.target.independent_normal import IndependentNormal
+from natvi.x64 import float64
 from strategies import quick_jit
 
 

@@ -14,8 +14,8 @@ import pytest
 
 import natvi
 from natvi.data import load_epilepsy, load_sleepstudy
-from natvi.fit import storage
-from natvi.fit.storage import StorageError
+from natvi.run import storage
+from natvi.run.storage import StorageError
 
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SLEEP = "Reaction ~ Days + (Days | Subject)"

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from natvi.models.likelihoods import find_family
-from natvi.precision import float64
+from natvi.families.table import find_family
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.conditional import can_draw, draw_conditional
 from natvi.target.log_concave import draw_log_concave
+from natvi.x64 import float64
 from strategies import LIKELIHOODS, MixedCase, mixed_case, panels, quick_jit
 
 SIZES = (2, 1, 7, 3)

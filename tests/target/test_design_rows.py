@@ -8,13 +8,13 @@ import pytest
 import structures as st
 from natvi.derivatives import exact_derivatives
 from natvi.derivatives.hessians import hessian_on_pattern
-from natvi.models.likelihoods import FAMILIES
-from natvi.models.loglinear import Loglinear
-from natvi.precision import float64
+from natvi.families.table import FAMILIES
+from natvi.paper.loglinear import Loglinear
 from natvi.target import design_rows
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
+from natvi.x64 import float64
 from strategies import quick_jit
 
 RESPONSES = {

@@ -18,9 +18,9 @@ import scipy.stats
 import natvi.target.term
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.precision import float64, to_host
 from natvi.target import Contribution, SumOfTerms
 from natvi.target.random_effects import omega_positions
+from natvi.x64 import float64, to_host
 from oracles import FIRST, OFFSETS
 from strategies import (
     LIKELIHOODS,

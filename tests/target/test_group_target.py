@@ -11,9 +11,9 @@ from natvi.derivatives.hessians import hessian_on_pattern
 from natvi.derivatives.per_example import curvature_at, gauss_newton_blocks
 from natvi.gaussian import arrow_precision, dense_precision, local_global_covariance
 from natvi.linalg import ArrowVector
-from natvi.precision import float64
 from natvi.target import GroupTarget
 from natvi.target.function import FunctionTarget
+from natvi.x64 import float64
 from strategies import MixedCase, arrow_vector, dense_matrix, dense_vector, mixed_case, quick_jit, random_vector
 
 SIZES = (4, 4, 2, 4, 5, 4)

@@ -7,11 +7,11 @@ import pytest
 import scipy.stats
 
 from natvi import optimize
-from natvi.fit.algorithm import compose
 from natvi.gaussian import CovarianceGaussian, diagonal_covariance
-from natvi.precision import float64
+from natvi.run.algorithm import compose
 from natvi.target.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
+from natvi.x64 import float64
 
 MEAN, SD, THETA = np.array([0.5, -1.0, 2.0]), np.array([2.0, 0.5, 3.0]), np.array([1.0, 0.3, -4.0])
 

@@ -8,10 +8,10 @@ import pytest
 import scipy.special
 import scipy.stats
 
-from natvi.models.likelihoods import find_family
-from natvi.precision import float64
+from natvi.families.table import find_family
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.marginal import can_integrate, marginal_log_density
+from natvi.x64 import float64
 from oracles import FIRST, OFFSETS
 from strategies import LIKELIHOODS, MixedCase, mixed_case, panels, quick_jit
 

@@ -7,13 +7,13 @@ import pytest
 import scipy.stats
 
 from natvi.linalg import ArrowVector
-from natvi.precision import float64
 from natvi.target import NormalPrior
 from natvi.target.omega_prior import OmegaPrior, log_lkj_constant, log_sds
 from natvi.target.point_mass import PointMass
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity
 from natvi.target.scale_prior import ScalePrior
+from natvi.x64 import float64
 from strategies import dense_moments, hermite, panels, quick_jit, random_gaussian
 
 HALF_NORMAL, HALF_T = ScaleDensity("half_normal", (1.5,)), ScaleDensity("half_t", (3.0, 2.0))

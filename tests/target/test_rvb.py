@@ -8,13 +8,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from natvi.families.table import find_family
 from natvi.linalg import ArrowVector, GroupedRows
-from natvi.models.likelihoods import find_family
-from natvi.models.row_expansion import canonical_slopes, data_predictor
-from natvi.precision import float64
+from natvi.models.mixed.row_expansion import canonical_slopes, data_predictor
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.marginal import marginal_log_density
 from natvi.target.rvb import ReparametrizedEffects, rvb1, rvb2
+from natvi.x64 import float64
 from strategies import MixedCase, arrow_vector, dense_vector, mixed_case, pattern_parts, quick_jit, random_vector
 
 SIZES = (2, 1, 9, 3)  # the third group fills several chunks

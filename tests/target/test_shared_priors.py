@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from natvi.precision import float64
 from natvi.target import NormalPrior
 from natvi.target.random_effects import expected_log_prior, omega_positions
+from natvi.x64 import float64
 from oracles import LOG_2PI, normal_rule
 from strategies import dense_moments, hermite, quick_jit, random_gaussian
 

@@ -7,10 +7,10 @@ import pytest
 import scipy.stats
 
 from natvi.linalg import ArrowVector
-from natvi.precision import float64
 from natvi.target import RandomEffectsPrior
 from natvi.target.point_mass import PointMass
 from natvi.target.random_effects import expected_log_prior
+from natvi.x64 import float64
 from oracles import LOG_2PI
 from strategies import dense_matrix, dense_vector, hermite, quick_jit, random_vector
 

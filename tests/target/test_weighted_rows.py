@@ -9,11 +9,11 @@ import scipy.special
 import scipy.stats
 
 import natvi.target.term
+from natvi.families.table import FAMILIES, find_family, links_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
-from natvi.models.likelihoods import FAMILIES, find_family, links_of
-from natvi.precision import float64, to_host
 from natvi.target import Contribution, LikelihoodRows
+from natvi.x64 import float64, to_host
 from strategies import (
     GroupedData,
     MixedCase,

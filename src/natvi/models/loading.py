@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from natvi.fit import storage
-from natvi.models.glm_fit import GlmFit
-from natvi.models.mixed_fit import MixedFit
+from natvi.models.linear.posterior import GlmFit
+from natvi.models.mixed.posterior import MixedFit
 from natvi.result import Result
 from natvi.result.result import KIND
+from natvi.run import storage
 
 MODELS = {"glm": GlmFit, "glmm": MixedFit}
 

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Int
 
+from natvi.families.rows import RowExpectation
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
 from natvi.target.design_rows import DesignRows, Expectation
-from natvi.target.likelihood_rows import RowExpectation
 
 LEAST_NEWTON_STEP = 4.0**-8
 MOST_MEAN_STEPS, COLUMNS_PER_STEP = 3, 40  # of the mean alone: with more columns they are cheaper beside X' W X

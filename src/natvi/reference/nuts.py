@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.flatten_util import ravel_pytree
 
-from natvi.fit.clock import Stopwatch
-from natvi.precision import float64
 from natvi.reference.progress import DrawProgress
+from natvi.run.clock import Stopwatch
+from natvi.x64 import float64
 
 HINT = 'NUTS needs NumPyro, which is not installed: pip install "natvi[numpyro]"'
 

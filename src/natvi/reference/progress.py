@@ -2,7 +2,7 @@
 
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
 
-from natvi.fit.progress import LateBar
+from natvi.run.progress import LateBar
 
 
 class DrawProgress(LateBar):

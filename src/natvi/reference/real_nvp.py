@@ -16,10 +16,10 @@ import numpy as np
 import optax
 from jaxtyping import Array, Float
 
-from natvi.fit.clock import Stopwatch
-from natvi.fit.interrupt import Interruption
-from natvi.fit.progress import StepProgress
-from natvi.precision import float64, to_host
+from natvi.run.clock import Stopwatch
+from natvi.run.interrupt import Interruption
+from natvi.run.progress import StepProgress
+from natvi.x64 import float64, to_host
 
 HINT = 'real_nvp needs FlowJAX, which is not installed: pip install "natvi[flows]"'
 

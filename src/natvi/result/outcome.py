@@ -1,6 +1,6 @@
 """A sentence for every outcome that says what to do."""
 
-from natvi.fit import Outcome
+from natvi.run import Outcome
 
 ADVICE = {
     Outcome.CONVERGED: "The bound stopped rising: this is its maximum to working accuracy.",

@@ -9,9 +9,9 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
-from natvi.fit import Outcome, storage
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
+from natvi.run import Outcome, storage
 from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 

@@ -2,8 +2,8 @@
 
 from typing import NamedTuple
 
-from natvi.fit import Outcome
 from natvi.result.outcome import ADVICE
+from natvi.run import Outcome
 
 GOOD, CARE, REFUSE = "good", "use with care", "do not use"
 

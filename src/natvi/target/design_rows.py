@@ -15,9 +15,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import DiagonalFactor
 from natvi.target.independent_normal import IndependentNormal
-from natvi.target.likelihood_rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.target.rows import scale_up
 from natvi.typing import Factor, Hessian
 

@@ -1,0 +1,1 @@
+"""Response distributions as rows of data: log-density, link, exact expectations."""

@@ -1,0 +1,178 @@
+"""Bernoulli and binomial responses with the links logit, probit and cloglog.
+
+A binomial row is a Bernoulli row whose response is the proportion of successes and whose weight is the number of
+trials; the constant log C(n, n y) is added by the rows. So every function below takes y anywhere in [0, 1]. The rarer
+outcome has the share k = min(y, 1 - y), and t = -eta if y > 1/2, else eta, so that a response of 0 or 1 is the loss of
+t alone and small values keep their relative accuracy.
+"""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+from jax.scipy.special import log_ndtr, ndtr
+from jaxtyping import Array, Float
+
+from natvi.families.family import Family
+from natvi.families.rows import PredictorMoments, RowExpectation
+from natvi.quadrature.binary_losses import expected_cloglog_loss, expected_probit_loss
+from natvi.quadrature.softplus import expected_softplus, log1p_unit
+
+LARGEST = 30.0  # exp(-e^30) is 0, and 1 - exp(-e^-30) is e^-30, to all digits
+
+
+def _sign_and_share(y: Array) -> tuple[Array, Array]:
+    return jnp.where(y > 0.5, -1.0, 1.0).astype(y.dtype), jnp.minimum(y, 1.0 - y)
+
+
+def _variance(mean: Array, disp: Array | None) -> Array:
+    return mean * (1.0 - mean)
+
+
+def _drawn(mean: Callable[[Array], Array], key: Array, eta: Array) -> Array:
+    return jax.random.bernoulli(key, mean(eta)).astype(eta.dtype)
+
+
+# --- logit -------------------------------------------------------------------------------------------------
+
+
+def _logit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = k t - softplus(t)
+    sign, share = _sign_and_share(y)
+    return share * sign * eta - softplus(sign * eta)
+
+
+@jax.custom_jvp
+def softplus(t: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """Return log(1 + e^t); its derivatives are those of the logistic function, at a seventh of the library's cost."""
+    return jnp.maximum(t, 0.0) + log1p_unit(jnp.exp(-jnp.abs(t)))
+
+
+@softplus.defjvp
+def _softplus_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
+    (t,), (move,) = primals, tangents
+    return softplus(t), jax.nn.sigmoid(t) * move
+
+
+def _logit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    sign, share = _sign_and_share(y)
+    m = sign * x.mean
+    value, slope, curvature = expected_softplus(m, x.variance)
+    return RowExpectation(share * m - value, sign * (share - slope), -curvature)
+
+
+def _logit_start(y: Array) -> Array:
+    return 2.0 * y - 1.0
+
+
+def _logit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
+    return _drawn(jax.nn.sigmoid, key, eta)
+
+
+# --- probit ------------------------------------------------------------------------------------------------
+
+
+def _probit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = (1 - k) log Phi(-t) + k log Phi(t)
+    sign, share = _sign_and_share(y)
+    t = sign * eta
+    return (1.0 - share) * _log_normal(-t) + jnp.where(share > 0, share * _log_normal(t), 0.0)
+
+
+def _log_normal(x: Array) -> Array:
+    """Return log Phi(x), relatively accurate on the right too."""
+    right = x > 1.0
+    upper = jnp.log1p(-ndtr(-jnp.where(right, x, 1.0)))
+    return jnp.where(right, upper, log_ndtr(jnp.where(right, 1.0, x)))
+
+
+def _probit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    sign, share = _sign_and_share(y)
+    value, slope, curvature = expected_probit_loss(sign * x.mean, x.variance, share)
+    return RowExpectation(-value, -sign * slope, -curvature)
+
+
+def _probit_start(y: Array) -> Array:
+    return 1.2 * y - 0.6
+
+
+def _probit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
+    return _drawn(ndtr, key, eta)
+
+
+# --- cloglog -----------------------------------------------------------------------------------------------
+
+
+def _log_success(eta: Array) -> Array:
+    """Return log(1 - exp(-e^eta)), with first and second derivatives that are finite everywhere."""
+    left = eta < 0
+    # eta < 0:  eta + log((1 - e^-w)/w),  w = e^eta
+    low = jnp.where(left, eta, -1.0)
+    w = jnp.exp(jnp.maximum(low, -LARGEST))
+    # eta > 0:  log(1 - e^-w)
+    high = jnp.exp(jnp.where(left, 0.0, jnp.minimum(eta, LARGEST)))
+    return jnp.where(left, low + jnp.log(-jnp.expm1(-w) / w), jnp.log1p(-jnp.exp(-high)))
+
+
+def _cloglog_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = y log(1 - exp(-e^eta)) - (1 - y) e^eta
+    success = jnp.where(y > 0, y * _log_success(eta), 0.0)
+    return success - jnp.where(y < 1, (1.0 - y) * jnp.exp(jnp.where(y < 1, eta, 0.0)), 0.0)
+
+
+def _cloglog_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    some = y > 0  # rows without success need no quadrature and must not refine the step of the others
+    value, slope, curvature = expected_cloglog_loss(jnp.where(some, -x.mean, 0.0), jnp.where(some, x.variance, 0.0))
+    # E e^eta = e^{m + v/2}
+    rate = jnp.where(y < 1, (1.0 - y) * jnp.exp(x.mean + 0.5 * x.variance), 0.0)
+    return RowExpectation(-y * value - rate, y * slope - rate, -y * curvature - rate)
+
+
+def _cloglog_mean(eta: Array) -> Array:
+    return -jnp.expm1(-jnp.exp(eta))
+
+
+def _cloglog_start(y: Array) -> Array:
+    # the link of a proportion that is drawn half-way to 1/2
+    return jnp.log(-jnp.log1p(-(0.25 + 0.5 * y)))
+
+
+def _cloglog_draw(key: Array, eta: Array, disp: Array | None) -> Array:
+    return _drawn(_cloglog_mean, key, eta)
+
+
+# --- the table ---------------------------------------------------------------------------------------------
+
+LOGIT = Family(
+    name="bernoulli",
+    link="logit",
+    dispersion=None,
+    log_density=_logit_log_density,
+    expected=_logit_expected,
+    mean=jax.nn.sigmoid,
+    variance=_variance,
+    start=_logit_start,
+    draw=_logit_draw,
+)
+PROBIT = Family(
+    name="bernoulli",
+    link="probit",
+    dispersion=None,
+    log_density=_probit_log_density,
+    expected=_probit_expected,
+    mean=ndtr,
+    variance=_variance,
+    start=_probit_start,
+    draw=_probit_draw,
+)
+CLOGLOG = Family(
+    name="bernoulli",
+    link="cloglog",
+    dispersion=None,
+    log_density=_cloglog_log_density,
+    expected=_cloglog_expected,
+    mean=_cloglog_mean,
+    variance=_variance,
+    start=_cloglog_start,
+    draw=_cloglog_draw,
+)

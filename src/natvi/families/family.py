@@ -1,0 +1,39 @@
+"""What a response distribution consists of."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from jaxtyping import Array, Float
+
+from natvi.families.rows import PredictorMoments, RowExpectation
+
+
+class Family(NamedTuple):
+    """A response distribution with its link; hashable, so that compiled code is shared between fits.
+
+    Attributes:
+        name: Such as "poisson".
+        link: Such as "log": which function of the mean is linear.
+        dispersion: The name of the dispersion parameter, one real number on the log scale, or None.
+        log_density: (y, eta, dispersion or None) -> log p(y | eta, dispersion).
+        expected: (y, PredictorMoments) -> E log p with its derivatives in the means.
+        mean: eta -> the mean of the response (of one trial).
+        variance: (mean, dispersion or None) -> the variance of the response (of one trial).
+        start: y -> a rough predictor, finite for every y that the family takes.
+        draw: (key, eta, dispersion or None) -> responses (of one trial).
+    """
+
+    name: str
+    link: str
+    dispersion: str | None
+    log_density: Callable[..., Float[Array, "*rows"]]
+    expected: Callable[[Float[Array, "*rows"], PredictorMoments], RowExpectation]
+    mean: Callable[[Float[Array, "*rows"]], Float[Array, "*rows"]]
+    variance: Callable[..., Float[Array, "*rows"]]
+    start: Callable[[Float[Array, "*rows"]], Float[Array, "*rows"]]
+    draw: Callable[..., Float[Array, "*rows"]]
+
+    @property
+    def has_dispersion(self) -> bool:
+        """Whether the family has a dispersion parameter, on the log scale."""
+        return self.dispersion is not None

@@ -1,0 +1,65 @@
+"""Response distributions: a family is a row of data.
+
+Each row names how log p(y | eta, dispersion) is computed, its exact expectation under a Gaussian for the
+predictor (and the dispersion parameter), mean and variance of the response, and a rough predictor to start from.
+"""
+
+import difflib
+from collections.abc import Sequence
+
+from natvi.families.binary import CLOGLOG, LOGIT, PROBIT
+from natvi.families.count import NEGATIVE_BINOMIAL, POISSON
+from natvi.families.family import Family
+from natvi.families.real import GAMMA, GAUSSIAN
+
+__all__ = ["FAMILIES", "Family", "find_family", "links_of"]
+
+# every family with its default link
+FAMILIES = {family.name: family for family in (POISSON, LOGIT, GAUSSIAN, NEGATIVE_BINOMIAL, GAMMA)}
+
+# a binomial row is a bernoulli row whose weight is the number of trials
+_BINOMIAL = tuple(family._replace(name="binomial") for family in (LOGIT, PROBIT, CLOGLOG))
+_ALL = {(family.name, family.link): family for family in (*FAMILIES.values(), PROBIT, CLOGLOG, *_BINOMIAL)}
+_NAMES = tuple(dict.fromkeys(name for name, _ in _ALL))
+
+
+def links_of(name: str) -> tuple[str, ...]:
+    """Return the links of a family, the default one first.
+
+    Example:
+        >>> links_of("binomial")
+        ('logit', 'probit', 'cloglog')
+    """
+    return tuple(link for known, link in _ALL if known == name)
+
+
+def find_family(name: str, link: str | None = None) -> Family:
+    """Return the family of a name, with its default link unless another is given.
+
+    Args:
+        name: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
+        link: For "bernoulli" and "binomial" one of "logit", "probit", "cloglog".
+
+    Returns:
+        The family.
+
+    Example:
+        >>> find_family("bernoulli", "probit").link
+        'probit'
+    """
+    if name not in _NAMES:
+        hint = _near(name, _NAMES)
+        raise ValueError(f"Unknown family {name!r}.{hint} Known: {', '.join(_NAMES)}.")
+    links = list(links_of(name))
+    if link is None:
+        return _ALL[name, links[0]]
+    if link not in links:
+        hint = _near(link, links) if len(links) > 1 else ""
+        known = f"Its links: {', '.join(links)}." if len(links) > 1 else f"Its only link is {links[0]!r}."
+        raise ValueError(f"The family {name!r} has no link {link!r}.{hint} {known} Leave link out for {links[0]!r}.")
+    return _ALL[name, link]
+
+
+def _near(word: object, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(str(word), known, n=1, cutoff=0.4)
+    return f" Did you mean {near[0]!r}?" if near else ""

@@ -1,0 +1,295 @@
+"""Formulas: from `"y ~ 1 + x*trt + (1 + x | group)"` and a data frame to arrays.
+
+formulae reads the syntax, expands the terms and chooses the coding of the factors. It is shown only a few
+hundred rows, enough to see every level, and never the grouping column, for which it would build dense
+arrays as wide as the number of groups. All other work is done by the column recipe, so that training data
+and new data go through the same code.
+
+Booleans are numbers (0 and 1); `C(flag)` makes a factor of them. Text and categories are factors; a
+categorical column keeps its order of categories, so that the first one in use is the reference level.
+
+Left of `~`, `p(y, n)` (also `prop` and `proportion`) means y successes of n trials.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import formulae.expr as syntax
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from natvi.formula.columns import ColumnRecipe
+from natvi.formula.left_side import LeftSide, read_left_side
+from natvi.formula.raw_columns import Array, as_frame, check_finite, listing
+from natvi.formula.syntax import is_binary, parse, render, summands, syntax_error, ungroup, walk
+from natvi.formula.term_recipes import build_part, check_recipe, offset_expressions
+from natvi.formula.terms import column_names, expand_terms, roles_of
+from natvi.formula.training_table import check_size, complete_rows, group_rows, prepare_table, sample_rows
+from natvi.formula.weights import read_weights
+
+_LONG = 200
+
+
+@dataclass(frozen=True)
+class Formula:
+    """A formula, taken apart.
+
+    Attributes:
+        text: The formula as it was given.
+        response: Left of `~`: a column, an expression such as `log(y)`, or `p(y, n)`.
+        fixed: Fixed part with its intercept spelled out, such as `"1 + base*trt"`.
+        random: Left of `|`, such as `"1 + Days"`; `"0"` without a grouping factor.
+        group: Name of the grouping column, or None.
+        correlated: False for `(1 + x || g)`: the covariance matrix of the random effects is diagonal, every
+            column of Z independent of the others. So are the columns of one factor; lme4 keeps those
+            correlated, and gives the same where all columns are numbers.
+    """
+
+    text: str
+    response: str
+    fixed: str
+    random: str
+    group: str | None
+    correlated: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Arrays of a model, for the N rows in use.
+
+    Attributes:
+        X: Fixed-effects columns, shape (N, p).
+        fixed_names: Their p names.
+        Z: Random-effects columns, shape (N, r); r = 0 without a grouping factor.
+        random_names: Their r names.
+        offset: Sum of the offsets, shape (N,).
+        response: The response column as it is in the data, the values of the response expression, or the
+            successes of `p(y, n)`.
+        response_name: Its name.
+        group_codes: Group number of every row, shape (N,), or None.
+        group_labels: Label of every group in sorted order, or None.
+        rows: Positions of the rows in use in the original data, shape (N,).
+        num_missing: Number of rows dropped for missing values.
+        columns: Recipe that rebuilds X, Z and the offset for new data.
+        trials: Trials of `p(y, n)`, shape (N,), as they are in the data; or None.
+        weights: Weight of every row, positive, shape (N,); or None.
+        num_zero_weight: Number of rows dropped for a weight of zero.
+        correlated: Whether the random effects of a group may be correlated.
+    """
+
+    X: Array
+    fixed_names: tuple[str, ...]
+    Z: Array
+    random_names: tuple[str, ...]
+    offset: Array
+    response: pd.Series
+    response_name: str
+    group_codes: NDArray[np.int64] | None
+    group_labels: NDArray[Any] | None
+    rows: NDArray[np.int64]
+    num_missing: int
+    columns: ColumnRecipe
+    trials: Array | None = None
+    weights: Array | None = None
+    num_zero_weight: int = 0
+    correlated: bool = True
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was decided about the weights, for the summary."""
+        if not self.num_zero_weight:
+            return ()
+        total = self.num_zero_weight + self.num_missing + len(self.rows)
+        return (f"{self.num_zero_weight:,} of {total:,} rows left out: weight zero",)
+
+    @property
+    def group_sizes(self) -> NDArray[np.int64] | None:
+        """Number of rows of every group, or None without a grouping factor."""
+        if self.group_codes is None or self.group_labels is None:
+            return None
+        return np.bincount(self.group_codes, minlength=len(self.group_labels)).astype(np.int64)
+
+
+def parse_formula(formula: str) -> Formula:
+    """Takes a formula apart and checks that all of it is understood.
+
+    Args:
+        formula: Such as `"y ~ base*trt + log(age) + (1 + visit | subject)"`. At most one grouping factor;
+            `||` instead of `|` makes the random effects uncorrelated. Only known functions may be called;
+            nothing else is ever executed.
+
+    Returns:
+        The parts, with intercepts spelled out.
+
+    Raises:
+        ValueError: For a formula that cannot be read or is not supported, with the cure.
+
+    Example:
+        >>> parse_formula("y ~ base*trt + (Days | Subject)").fixed
+        '1 + base*trt'
+    """
+    left, right = _sides(formula)
+    plain: list[str] = []
+    bars: list[Any] = []
+    for sign, item in summands(right):
+        inner = ungroup(item)
+        num_bars = sum(is_binary(node, "PIPE") for node in walk(inner))
+        if num_bars == 1 and is_binary(inner, "PIPE") and sign == "+":
+            bars.append(inner)
+        elif num_bars:
+            raise ValueError(
+                f"random effects are added one by one, as in 'y ~ x + (1 | g)'; got {sign} {render(item)}."
+            )
+        else:
+            plain.append(f"{sign} {render(item)}")
+    random, group, correlated = _random_part(bars)
+    parsed = Formula(formula, render(left), _right_hand_side(plain), random, group, correlated)
+    _check_formula(parsed)
+    return parsed
+
+
+def _sides(formula: str) -> tuple[Any, Any]:
+    if not isinstance(formula, str) or not formula.strip():
+        raise ValueError(f"a formula is a text such as 'y ~ x + (1 | group)', not {formula!r}.")
+    text = formula.strip()
+    if "~" not in text:
+        raise ValueError(f"the formula {text!r} has no '~'. Write the response first: 'y ~ {text}'.")
+    if text.startswith("~"):
+        raise ValueError(f"the formula {text!r} has no response. Write it left of '~': 'y {text}'.")
+    if text.endswith("~"):
+        raise ValueError(f"the formula {text!r} has no predictors. For an intercept alone write '{text} 1'.")
+    tree = parse(text)
+    if not is_binary(tree, "TILDE"):
+        raise syntax_error(text, "'~' must separate the response from the predictors")
+    return tree.left, tree.right
+
+
+def _right_hand_side(items: list[str]) -> str:
+    """Joins signed summands; the intercept that formulae would add is written out."""
+    intercepts = [item for item in items if item in ("+ 0", "+ 1", "- 0", "- 1")]
+    items = items if intercepts else ["+ 1", *items]
+    if len(items) > _LONG and all(item.startswith("+") for item in items):
+        # formulae descends one level per summand; sums of sums keep it within Python's limit.
+        rest = [item[2:] for item in items if item not in ("+ 0", "+ 1")]
+        sums = [" + ".join(rest[start : start + _LONG]) for start in range(0, len(rest), _LONG)]
+        items = (intercepts or ["+ 1"]) + [f"+ ({text})" for text in sums]
+    return " ".join(items).removeprefix("+ ")
+
+
+def _random_part(bars: list[Any]) -> tuple[str, str | None, bool]:
+    """Returns what stands left of the bar, the grouping column, and whether the bar is single."""
+    if not bars:
+        return "0", None, True
+    groups = [_group_name(bar) for bar in bars]
+    if len(set(groups)) > 1:
+        raise ValueError(
+            f"not yet supported: more than one grouping factor ({listing(dict.fromkeys(groups))}). "
+            "Keep the one with the most groups as (1 | g) and enter the others as fixed effects."
+        )
+    if len(bars) > 1:
+        inside = _merged(bars)
+        raise ValueError(
+            f"not yet supported: several terms for the same group, ({') + ('.join(map(render, bars))}). Write one "
+            f"term: ({inside} | {groups[0]}), or ({inside} || {groups[0]}) for uncorrelated effects."
+        )
+    return _right_hand_side(_signed(bars[0])), groups[0], bars[0].operator.lexeme == "|"
+
+
+def _signed(bar: Any) -> list[str]:
+    return [f"{sign} {render(item)}" for sign, item in summands(ungroup(bar.left))]
+
+
+def _merged(bars: list[Any]) -> str:
+    """Returns the union of what stands left of several bars, with its intercept first."""
+    parts = [_signed(bar) for bar in bars]
+    without = all({"+ 0", "- 1"} & set(part) for part in parts)
+    items = dict.fromkeys(item for part in parts for item in part if item not in ("+ 0", "- 1", "+ 1"))
+    return " ".join(["0" if without else "1", *items])
+
+
+def _group_name(bar: Any) -> str:
+    group = ungroup(bar.right)
+    if isinstance(group, syntax.QuotedName):
+        return group.expression.lexeme[1:-1]
+    if isinstance(group, syntax.Variable) and group.level is None:
+        return group.name.lexeme
+    raise ValueError(
+        f"not yet supported: the grouping {render(group)!r}. One grouping factor is possible, and it must "
+        "be a column. Make one, e.g. df['a_b'] = df['a'].astype(str) + ':' + df['b'].astype(str): (1 | a_b)."
+    )
+
+
+def _check_formula(formula: Formula) -> tuple[LeftSide, list[Any], list[Any]]:
+    """Returns the left side and formulae's fixed and random terms; raises if they are not supported."""
+    response = read_left_side(formula.response)
+    fixed, random = expand_terms(formula.fixed), expand_terms(formula.random)
+    if formula.group is not None and not random:
+        raise ValueError(f"({formula.random} | {formula.group}) is empty. Write (1 | {formula.group}).")
+    if "offset" in roles_of(random):
+        raise ValueError("offset() cannot stand left of '|'. Write it among the fixed effects.")
+    both = response.columns & (column_names(roles_of(fixed + random)) | {formula.group})
+    if both:
+        raise ValueError(f"{min(both)!r} stands on both sides of '~'. Remove it from the right.")
+    return response, fixed, random
+
+
+def build_design(
+    formula: Formula, data: Any, missing: str = "drop", weights: Any = None, *, max_columns: int = 5000
+) -> Design:
+    """Builds the arrays of a model from training data.
+
+    Args:
+        formula: From `parse_formula`.
+        data: A DataFrame, or what can be made one.
+        missing: `"drop"` leaves out rows with a missing value in a column of the formula and counts them;
+            `"error"` raises.
+        weights: Name of a column, or one number for each row of `data`: how often the row counts. Rows of
+            weight zero are left out; a missing weight is a missing value of its row.
+        max_columns: Largest number of columns that factors may lead to.
+
+    Returns:
+        The arrays, and the recipe that rebuilds them for new data.
+
+    Raises:
+        ValueError: For data that does not suit the formula, with the cure.
+    """
+    response, fixed_terms, random_terms = _check_formula(formula)
+    roles = roles_of(fixed_terms + random_terms)
+    if response.role == "numeric":
+        roles.setdefault("numeric", set()).update(response.all_columns)
+    names = sorted(response.all_columns | column_names(roles) | ({formula.group} if formula.group else set()))
+    frame = as_frame(data)
+    weighing = read_weights(weights, frame)
+    frame, rows, num_missing = complete_rows(frame, names, missing, weighing)
+    check_finite(frame, names)
+    codes, labels = group_rows(frame, formula.group)
+    table, examples = prepare_table(frame, roles)
+    for terms in (fixed_terms, random_terms):
+        check_size(terms, table, examples, max_columns)
+    sample = sample_rows(len(table), examples)
+    fixed, expected_X = build_part(fixed_terms, table, sample)
+    random, expected_Z = build_part(random_terms, table, sample)
+    weight_column = weighing.expression if weighing else None
+    recipe = ColumnRecipe(fixed, random, offset_expressions(fixed_terms, table), response.trials, weight_column)
+    X, Z, offset = recipe.evaluate(table)
+    check_recipe(recipe, frame.iloc[sample], (X[sample], Z[sample]), (expected_X, expected_Z))
+    values, trials = response.evaluate(frame, table)
+    return Design(
+        X=X,
+        fixed_names=recipe.fixed_names,
+        Z=Z,
+        random_names=recipe.random_names,
+        offset=offset,
+        response=values,
+        response_name=response.name,
+        group_codes=codes,
+        group_labels=labels,
+        rows=rows,
+        num_missing=num_missing,
+        columns=recipe,
+        trials=trials,
+        weights=weighing.values[rows] if weighing else None,
+        num_zero_weight=int((weighing.values == 0.0).sum()) if weighing else 0,
+        correlated=formula.correlated,
+    )

@@ -1,0 +1,1 @@
+"""Linear models from data larger than memory."""

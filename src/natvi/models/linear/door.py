@@ -1,0 +1,282 @@
+"""The doors to generalized linear models: a formula with a table, or arrays."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natvi.families.table import Family, find_family
+from natvi.formula.columns import ColumnRecipe
+from natvi.formula.design import build_design, parse_formula
+from natvi.models.linear.check import check_fit
+from natvi.models.linear.methods import Fitted, fit_exactly, fit_stochastically
+from natvi.models.linear.posterior import GlmFit
+from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.regression.options import check_options, check_structure
+from natvi.models.regression.priors import Prior, choose_prior
+from natvi.result import Result
+from natvi.run.clock import Stopwatch
+from natvi.x64 import float64
+
+METHODS = ("auto", "exact", "stochastic")
+
+
+@dataclass(frozen=True, eq=False)
+class GlmModel:
+    """A generalized linear model with its data, ready to be fitted.
+
+    Attributes:
+        formula: The formula, or None for a model from arrays.
+        family: The response distribution with its link.
+        rows: Covariates and responses.
+        names: Names of the coefficients.
+        prior: Independent normals on the coefficients and the log dispersion.
+        structure: "dense" or "diagonal".
+        notes: What was decided on the way, for the summary.
+        columns: The recipe that rebuilds the covariates for new data; None for a model from arrays.
+        intercept: Whether a column of ones was put before the columns of an array.
+    """
+
+    formula: str | None
+    family: Family
+    rows: GlmRows
+    names: tuple[str, ...]
+    prior: Prior
+    structure: str
+    notes: tuple[str, ...]
+    columns: ColumnRecipe | None = None
+    intercept: bool = False
+
+    def fit(
+        self,
+        *,
+        method: str = "auto",
+        optimizer: str = "snngm",
+        order: int = 1,
+        step_size: float | None = None,
+        batch_size: int | None = None,
+        num_samples: int = 1,
+        seed: int = 0,
+        max_steps: int | None = None,
+        tolerance: float = 1e-8,
+        state: Any = None,
+        progress: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = 2.0,
+    ) -> Result:
+        """Fit the Gaussian variational approximation.
+
+        Args:
+            method: "exact" maximises the exact bound by natural-parameter ascent, without randomness; "auto" is the
+                same. "stochastic" runs an algorithm of the paper in (mu, C) on noisy gradients; the bound it reports
+                is nevertheless computed exactly, on all rows.
+            optimizer: For "stochastic": "snngm", "nagm", "adam", "nadam", "pga" or "vogn".
+            order: For "stochastic": 1 for first derivatives of the log-density, 2 for second.
+            step_size: For "stochastic"; by default the optimizer's own.
+            batch_size: For "stochastic": rows per step; by default all.
+            num_samples: For "stochastic": draws per step.
+            seed: For "stochastic": the same seed gives the same bits.
+            max_steps: Steps at most; by default 500 exact or 100,000 stochastic ones.
+            tolerance: For "exact": the fit stops when the bound will rise by no more than this, relative to its size.
+            state: `result.state` of an earlier fit of the same model by the same method, to go on from.
+            progress: Show progress when the fit takes over a second.
+            checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
+            checkpoint_seconds: The least time between two writes of the checkpoint.
+
+        Returns:
+            The result, converged or not: nothing is thrown away.
+        """
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
+        exact = method != "stochastic"
+        if exact and (batch_size is not None or step_size is not None):
+            given = "batch_size" if batch_size is not None else "step_size"
+            raise ValueError(f"{given} is for noisy steps: give method='stochastic' too, or leave {given} out.")
+        keeping = check_options(
+            max_steps,
+            500 if exact else 100_000,
+            tolerance,
+            state=state,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        watch = Stopwatch()
+        model = (self.rows, self.family, self.prior, self.structure)
+        with float64():
+            if exact:
+                fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
+            else:
+                estimate: dict[str, Any] = {
+                    "optimizer": optimizer,
+                    "order": order,
+                    "step_size": step_size,
+                    "batch_size": batch_size,
+                }
+                options: dict[str, Any] = estimate | {"num_samples": num_samples, "seed": seed} | keeping
+                fitted = fit_stochastically(*model, **options)
+        return self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
+
+    def _result(self, fitted: Fitted, method: str, watch: Stopwatch) -> Result:
+        model = GlmFit(
+            formula=self.formula,
+            family=self.family,
+            names=self.names,
+            mean=fitted.mean,
+            factor=fitted.factor,
+            prior=self.prior,
+            num_rows=len(self.rows.y),
+            notes=self.notes,
+            columns=self.columns,
+            intercept=self.intercept,
+            has_offset=self.rows.offset is not None,
+            rows=self.rows,
+        )
+        return Result(
+            model=model,
+            method=method,
+            structure=self.structure,
+            outcome=fitted.outcome,
+            elbo=fitted.elbo,
+            elbo_se=0.0,
+            seconds=watch.read(),
+            trace=fitted.trace,
+            state=fitted.state,
+            check=partial(check_fit, model),
+            steps=fitted.steps,
+        )
+
+
+def glm(
+    formula: str,
+    data: Any,
+    *,
+    family: str = "gaussian",
+    link: str | None = None,
+    prior: Any = "default",
+    structure: str = "dense",
+    weights: Any = None,
+    missing: str = "drop",
+) -> GlmModel:
+    """Describe a generalized linear model by a formula; `.fit()` gives its posterior.
+
+    Args:
+        formula: For example `"y ~ x*group + log(z) + offset(log(exposure))"`; `"p(y, n) ~ x"` for y successes of n
+            trials.
+        data: A data frame, or anything pandas makes one of.
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        prior: "default", N(0, 10²) on every coefficient, scaled to the data for gaussian and gamma responses; "paper",
+            N(0, 10²) whatever the data; a number, the sd of every coefficient; or a dict from names of coefficients
+            to an sd or a pair (mean, sd). On the scale of the data as they are.
+        structure: "dense", the full covariance, or "diagonal", independent coefficients.
+        weights: The name of a column or one number for each row: how often the row counts.
+        missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import natvi
+        >>> model = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli")
+        >>> model.fit().trust
+        'good'
+    """
+    if not isinstance(formula, str):
+        raise ValueError(
+            f"the formula must be a text such as 'y ~ x', not {type(formula).__name__}. For arrays use "
+            "natvi.glm_arrays(X, y, family=...)."
+        )
+    chosen = find_family(family, link)
+    parsed = parse_formula(formula)
+    if parsed.group is not None:
+        raise ValueError(
+            f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out (... | {parsed.group})."
+        )
+    design = build_design(parsed, data, missing, weights)
+    rows, notes = rows_of_design(design, family)
+    return _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
+
+
+def glm_arrays(
+    X: Any,
+    y: Any,
+    *,
+    family: str = "gaussian",
+    link: str | None = None,
+    names: Any = None,
+    intercept: bool = False,
+    offset: Any = None,
+    weights: Any = None,
+    trials: Any = None,
+    prior: Any = "default",
+    structure: str = "dense",
+) -> GlmModel:
+    """Describe a generalized linear model by arrays; `.fit()` gives its posterior.
+
+    No intercept is added unless `intercept=True`: include a column of ones, or ask for it.
+
+    Args:
+        X: Covariates `(n, p)`, an array or a data frame of numbers.
+        y: The response `(n,)`; with `trials` the successes.
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        names: Names of the columns; by default those of a data frame, else x0, x1, ...
+        intercept: Whether to put a column of ones, called Intercept, before the others.
+        offset: A known part of the linear predictor `(n,)`.
+        weights: How often each row counts `(n,)`.
+        trials: Trials of each row `(n,)`, for family="binomial".
+        prior: As for `natvi.glm`.
+        structure: "dense", the full covariance, or "diagonal", independent coefficients.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import natvi
+        >>> import numpy as np
+        >>> X = np.column_stack([np.ones(6), [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]])
+        >>> result = natvi.glm_arrays(X, [0, 2, 1, 4, 6, 11], family="poisson", names=("one", "x")).fit()
+        >>> bool(result.summary().loc["x", "mean"] > 0)
+        True
+    """
+    chosen = find_family(family, link)
+    matrix, columns = read_matrix(X, names)
+    if intercept:
+        if "Intercept" in columns:
+            raise ValueError("X has a column called Intercept already: leave intercept=True out, or rename the column.")
+        matrix, columns = np.column_stack([np.ones(len(matrix)), matrix]), ("Intercept", *columns)
+    rows, notes = rows_of_arrays(matrix, y, family, offset, weights, trials)
+    return _model(None, chosen, rows, columns, prior, structure, notes, intercept=intercept)
+
+
+def _model(
+    formula: str | None,
+    family: Family,
+    rows: GlmRows,
+    names: tuple[str, ...],
+    prior: Any,
+    structure: str,
+    notes: tuple[str, ...],
+    *,
+    columns: ColumnRecipe | None = None,
+    intercept: bool = False,
+) -> GlmModel:
+    check_structure(structure)
+    n, p = rows.X.shape
+    if p == 0 and not family.has_dispersion:
+        raise ValueError("the model has no coefficients. Add an intercept or a covariate, e.g. 'y ~ 1'.")
+    y, X, weight = rows.y, rows.X, rows.weight
+    if n == 1:
+        notes = (*notes, "a single row: the prior decides what it leaves open")
+        if family.name == "gaussian":
+            notes = (*notes, "the sd of one response is unknown: the prior takes it as 1")
+            y, X, weight = np.array([y[0] - 1.0, y[0] + 1.0]), np.repeat(X, 2, axis=0), None
+    elif p > n:
+        notes = (*notes, f"more coefficients ({p:,}) than rows ({n:,}): the prior decides what the data leave open")
+    chosen = choose_prior(
+        prior, family.name, y, X, np.zeros((len(y), 0)), family.has_dispersion, names=names, weights=weight
+    )
+    return GlmModel(formula, family, rows, names, chosen, structure, notes, columns, intercept)

@@ -1,0 +1,161 @@
+"""How a generalized linear model is fitted: exact ascent, or the paper's stochastic algorithms.
+
+Columns of very different size are brought to a similar one inside. With beta' = s beta the prior's means and sds are
+multiplied by s too; log s enters the prior's density and the entropy with opposite signs, so the bound does not change.
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natvi.families.table import Family
+from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
+from natvi.models.linear.centring import CentredRows, Centring, centred_prior, find_centring
+from natvi.models.linear.rows import GlmRows
+from natvi.models.regression.priors import Prior
+from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
+from natvi.run import Outcome, wander
+from natvi.run.algorithm import compose
+from natvi.run.batches import ArrayBatches, Batches
+from natvi.run.compiled_code import quick_jit
+from natvi.run.rows import climb_rows
+from natvi.run.stochastic import StochasticFitted
+from natvi.target.design_rows import DesignRows, Observations
+from natvi.target.independent_normal import IndependentNormal
+from natvi.x64 import to_host
+
+OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga": pga, "vogn": vogn}
+LARGEST_RATIO = 1e3  # of the columns' sizes
+START_SD = 0.1
+WINDOW = 100
+
+
+class Fitted(NamedTuple):
+    """What a fit hands back, on the user's scale."""
+
+    mean: np.ndarray
+    factor: np.ndarray  # C, lower triangular `(d, d)`; the sds `(d,)` of independent coordinates
+    state: Any
+    outcome: Outcome
+    elbo: float
+    trace: np.ndarray
+    steps: int
+
+
+def column_scales(X: np.ndarray) -> np.ndarray | None:
+    """Return a power of two near the root mean square of each column, or None where the columns are of similar size.
+
+    Example:
+        >>> column_scales(np.array([[1.0, 3e6], [1.0, -5e6]])).tolist()
+        [1.0, 4194304.0]
+    """
+    sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / max(len(X), 1))
+    proper = np.isfinite(sizes) & (sizes > 0)
+    if not proper.any() or sizes[proper].max() <= LARGEST_RATIO * sizes[proper].min():
+        return None
+    return np.where(proper, 2.0 ** np.round(np.log2(np.where(proper, sizes, 1.0))), 1.0)
+
+
+def build_target(
+    rows: GlmRows, family: Family, prior: Prior, scales: np.ndarray | None, centring: Centring | None = None
+) -> DesignRows:
+    """Return the target of (beta, log dispersion), of columns centred already, the coefficients times the scales."""
+    X, mean, sd = rows.X, prior.mean, prior.sd
+    if scales is not None:
+        X = X / scales
+        whole = np.append(scales, np.ones(len(mean) - len(scales)))
+        mean, sd = mean * whole, sd * whole
+    offset, weight = (None if part is None else jnp.asarray(part) for part in (rows.offset, rows.weight))
+    observations = Observations(jnp.asarray(X), jnp.asarray(rows.y), offset, weight)
+    normal = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
+    if centring is None:
+        return DesignRows(observations, normal, family, len(rows.y), rows.constant)
+    shifted = centred_prior(normal, centring, scales)
+    return CentredRows(observations, shifted, family, len(rows.y), rows.constant)
+
+
+def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
+    """Maximise the exact bound."""
+    centring = find_centring(rows.X) if structure == "dense" else None
+    if centring is not None:
+        rows = rows._replace(X=centring.columns(rows.X))
+    scales = column_scales(rows.X)
+    fitted = climb_rows(build_target(rows, family, prior, scales, centring), structure, **options)
+    mean, factor = unscaled(fitted.gaussian, scales)
+    if centring is not None:
+        mean, factor = centring.undo(mean, factor)
+    return Fitted(mean, factor, fitted.state, fitted.outcome, fitted.elbo, fitted.trace, len(fitted.trace))
+
+
+def fit_stochastically(
+    rows: GlmRows,
+    family: Family,
+    prior: Prior,
+    structure: str,
+    *,
+    batch_size: int | None,
+    seed: int,
+    **options: Any,
+) -> Fitted:
+    """Run one of the paper's algorithms in (mu, C) to convergence; the bound at its end is exact, on all rows."""
+    scales = column_scales(rows.X)
+    target = build_target(rows, family, prior, scales)
+    make = {"dense": dense_covariance, "diagonal": diagonal_covariance}[structure]
+    batches = None if batch_size is None else ArrayBatches(to_host(target.rows), batch_size, seed=seed)
+    fitted = run_algorithm(target, make(target.prior.mean, START_SD), batches, seed=seed, **options)
+    gaussian = jax.tree.map(jnp.asarray, fitted.gaussian)
+    mean, factor = unscaled(fitted.gaussian, scales)
+    elbo = float(_exact_bound(target, gaussian))
+    return Fitted(mean, factor, fitted.state, fitted.outcome, elbo, fitted.trace, int(fitted.state.count))
+
+
+def run_algorithm(
+    target: DesignRows,
+    start: CovarianceGaussian,
+    batches: Batches | None,
+    *,
+    optimizer: str,
+    order: int | str,
+    step_size: float | None,
+    num_samples: int,
+    seed: int,
+    max_steps: int,
+    state: Any,
+    progress: bool,
+    checkpoint: str | Path | None,
+    checkpoint_seconds: float,
+) -> StochasticFitted:
+    """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
+    if optimizer not in OPTIMIZERS:
+        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")
+    rule = OPTIMIZERS[optimizer]() if step_size is None else OPTIMIZERS[optimizer](step_size)
+    return wander(
+        compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples),
+        start,
+        batches=batches,
+        seed=seed,
+        max_steps=max_steps,
+        window=WINDOW,
+        state=state,
+        progress=progress,
+        checkpoint=checkpoint,
+        checkpoint_seconds=checkpoint_seconds,
+    )
+
+
+@quick_jit
+def _exact_bound(target: DesignRows, gaussian: CovarianceGaussian) -> Float[Array, ""]:
+    return target.expected(gaussian).value + gaussian.entropy()
+
+
+def unscaled(gaussian: CovarianceGaussian, scales: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and factor of beta = beta' / s, whose factor is that of beta' with its rows divided by s."""
+    mean, (factor,) = np.asarray(gaussian.mean), gaussian.factor
+    if scales is None:
+        return mean, np.asarray(factor)
+    whole = np.append(scales, np.ones(len(mean) - len(scales)))
+    return mean / whole, np.asarray(factor) / (whole if factor.ndim == 1 else whole[:, None])

@@ -1,0 +1,188 @@
+"""A fitted generalized linear model: names, tables, draws and predictions around its Gaussian."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from natvi.families.table import Family, find_family
+from natvi.formula.columns import ColumnRecipe
+from natvi.models.linear import criticism as glm_criticism
+from natvi.models.linear.predict import predict_rows
+from natvi.models.linear.rows import GlmRows
+from natvi.models.mixed.variance import lognormal_row
+from natvi.models.regression.priors import Prior
+from natvi.models.regression.tables import gaussian_table, interval_names
+
+LARGEST_DRAW = 2_000_000_000  # bytes
+
+
+@dataclass(frozen=True, eq=False)
+class GlmFit:
+    """The posterior N(mean, C C') of (beta, log dispersion) with everything needed to read it.
+
+    `factor` is C `(d, d)`, or the sds `(d,)` of independent coordinates. `rows` refers to the training data; a fit that
+    was loaded from a file has none.
+    """
+
+    formula: str | None
+    family: Family
+    names: tuple[str, ...]
+    mean: np.ndarray
+    factor: np.ndarray
+    prior: Prior
+    num_rows: int
+    notes: tuple[str, ...]
+    columns: ColumnRecipe | None = None
+    intercept: bool = False
+    has_offset: bool = False
+    rows: GlmRows | None = None
+
+    @property
+    def headline(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of each line that says what was fitted."""
+        what = self.formula or f"y on {len(self.names):,} columns of an array"
+        lines = [
+            ("model", f"{what}, {self.family.name} response, {self.family.link} link"),
+            ("data", f"{self.num_rows:,} rows"),
+            ("prior", self.prior.description),
+        ]
+        return (*lines, *(("note", note) for note in self.notes))
+
+    @property
+    def is_diagonal(self) -> bool:
+        """Whether the coordinates are independent."""
+        return self.factor.ndim == 1
+
+    @property
+    def sds(self) -> np.ndarray:
+        """The sd of every coordinate of (beta, log dispersion)."""
+        return np.abs(self.factor) if self.is_diagonal else np.sqrt(np.sum(self.factor**2, axis=1))
+
+    @property
+    def dispersion_name(self) -> str | None:
+        """The dispersion on its natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
+        if self.family.dispersion is None:
+            return None
+        name = self.family.dispersion.removeprefix("log(").removesuffix(")")
+        if name not in self.names:
+            return name
+        return f"residual {name}" if name == "sigma" else f"dispersion {name}"
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
+        p, sds = len(self.names), self.sds
+        tables = {"Coefficients": gaussian_table(list(self.names), self.mean[:p], sds[:p], prob)}
+        if self.dispersion_name is not None:
+            row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
+            columns = ("mean", "sd", *interval_names(prob))
+            tables["Dispersion"] = pd.DataFrame([row], columns=list(columns), index=pd.Index([self.dispersion_name]))
+        return tables
+
+    def random_effects(self, prob: float) -> pd.DataFrame:
+        """Say that there are none."""
+        raise ValueError(
+            "This model has no random effects: all its parameters are in summary(). For effects of groups fit "
+            "natvi.glmm with a formula such as 'y ~ x + (1 | group)'."
+        )
+
+    def draws(self, num_samples: int, seed: int) -> np.ndarray:
+        """Draw theta = mean + C z, shape `(num_samples, d)`."""
+        if 8 * num_samples * len(self.mean) > LARGEST_DRAW:
+            raise ValueError(
+                f"{num_samples:,} draws of {len(self.mean):,} parameters need "
+                f"{8 * num_samples * len(self.mean) / 2**30:.1f} GiB. Draw fewer."
+            )
+        z = np.random.default_rng(seed).standard_normal((num_samples, len(self.mean)))
+        return self.mean + (z * self.factor if self.is_diagonal else z @ self.factor.T)
+
+    def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
+        """Draw the coefficients and the dispersion, by name."""
+        draws = self.draws(num_samples, seed)
+        named = {name: draws[:, j] for j, name in enumerate(self.names)}
+        return named if self.dispersion_name is None else named | {self.dispersion_name: np.exp(draws[:, -1])}
+
+    def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
+        """Every parameter is a scalar."""
+        return {}, {}
+
+    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+        """Return predictions for new rows, or for the training rows where there are none."""
+        if groups != "known":
+            raise ValueError(f"groups={groups!r} is for models with random effects; this one has none. Leave it out.")
+        return predict_rows(self, new_data, kind, prob)
+
+    # --- the fit against data --------------------------------------------------------------------------------
+
+    def observed(self, data: Any = None) -> np.ndarray:
+        """Return the responses; of trials the successes."""
+        return glm_criticism.observed(self, data)
+
+    def posterior_predictive(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Draw replicated responses `(num_draws, n)`."""
+        return glm_criticism.posterior_predictive(self, num_draws, seed, data)
+
+    def log_likelihood(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
+        """Return the log-likelihood of every row under every draw, `(num_draws, n)`."""
+        return glm_criticism.log_likelihood(self, num_draws, seed, data)
+
+    def loo(self, num_draws: int, seed: int, data: Any = None) -> glm_criticism.Loo:
+        """Return leave-one-out cross-validation."""
+        return glm_criticism.loo(self, num_draws, seed, data)
+
+    def residuals(self, seed: int, data: Any = None) -> glm_criticism.Residuals:
+        """Return fitted values with Pearson and quantile residuals."""
+        return glm_criticism.residuals(self, seed, data)
+
+    def is_discrete(self) -> bool:
+        """Whether responses are counts or 0 and 1."""
+        return self.family.name not in ("gaussian", "gamma")
+
+    # --- storage ---------------------------------------------------------------------------------------------
+
+    def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and a JSON document from which the model can be rebuilt; the data are not among them."""
+        arrays = {"mean": self.mean, "factor": self.factor, "prior_mean": self.prior.mean, "prior_sd": self.prior.sd}
+        document = {
+            "model": "glm",
+            "formula": self.formula,
+            "family": self.family.name,
+            "link": self.family.link,
+            "names": list(self.names),
+            "columns": None if self.columns is None else self.columns.to_dict(),
+            "prior": self.prior.description,
+            "num_rows": self.num_rows,
+            "notes": list(self.notes),
+            "intercept": self.intercept,
+            "has_offset": self.has_offset,
+        }
+        return {name: np.asarray(array) for name, array in arrays.items()}, document
+
+    @classmethod
+    def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "GlmFit":
+        """Rebuild the model from its stored form."""
+        fit = cls(
+            formula=document["formula"],
+            family=find_family(document["family"], document["link"]),
+            names=tuple(document["names"]),
+            mean=arrays["mean"],
+            factor=arrays["factor"],
+            prior=Prior(arrays["prior_mean"], arrays["prior_sd"], document["prior"]),
+            num_rows=document["num_rows"],
+            notes=tuple(document["notes"]),
+            columns=None if document["columns"] is None else ColumnRecipe.from_dict(document["columns"]),
+            intercept=document["intercept"],
+            has_offset=document["has_offset"],
+        )
+        fit._check_shapes(arrays)
+        return fit
+
+    def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
+        d = len(self.names) + int(self.family.has_dispersion)
+        allowed = {"mean": [(d,)], "factor": [(d, d), (d,)], "prior_mean": [(d,)], "prior_sd": [(d,)]}
+        for name, shapes in allowed.items():
+            if arrays[name].shape not in shapes:
+                raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shapes[0]} is needed")
+        if self.columns is not None and len(self.columns.fixed_names) != len(self.names):
+            raise ValueError(f"{len(self.columns.fixed_names)} columns for {len(self.names)} names")

@@ -1,0 +1,300 @@
+"""Which method fits a mixed model: the exact Gaussian approximation if it passes its check, else the marginal method.
+
+`auto` starts with the Gaussian, weights its shared coordinates by the exact marginal, and goes on to the marginal
+method where that says that the Gaussian is off, and where it can: at most two random effects per group, or
+Gaussian rows.
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowVector
+from natvi.metrics.psis import RELIABLE_K, weighted_quantiles
+from natvi.models.mixed.check import check_fit, judge_coefficients, judge_data, judge_shape, vague_components
+from natvi.models.mixed.conditional import ConditionalSampler
+from natvi.models.mixed.marginal.density import MarginalDensity
+from natvi.models.mixed.marginal.method import MarginalDraws, Positions, draw_marginal
+from natvi.models.mixed.marginal.posterior import MarginalFit
+from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.variance import component_draws
+from natvi.optimize.ascent import Natural, unpack
+from natvi.result.trust import CARE, GOOD, REFUSE, Trust
+from natvi.run import Outcome, climb
+from natvi.run.interrupt import Interruption
+from natvi.run.loop import Fitted
+from natvi.run.progress import StepProgress
+from natvi.target import SumOfTerms
+from natvi.target.conditional import can_draw
+from natvi.target.marginal import can_integrate, mixed_parts
+from natvi.x64 import float64
+
+CRAWLING = 200  # steps after which a fit that is not done is taken for one that never will be
+MOST_ROWS = 400_000  # for which auto goes on by itself: the marginal method then takes minutes
+STARTS_ROWS, STARTS_STEPS, APART, FACTOR = 20_000, 200, 0.1, 4.0  # of the further starts; nats; times an sd
+LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30
+NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its median
+LARGE = 8.0  # upper end of the interval of an sd on the link scale, from which the quadrature is looked at
+ROUGH, WRONG = 0.1, 1.0  # nats by which the quadrature may be off
+LOOKED_AT = 64  # draws
+BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
+
+
+class GaussianStage(NamedTuple):
+    """A Gaussian fit of a mixed model with all that the next stage needs.
+
+    Attributes:
+        target: The model.
+        place: Where each group of the data stands in the target.
+        posterior: The fit, its groups in the order of the target.
+        model: The same in the order of the data, with names.
+        fitted: What the ascent gave back.
+    """
+
+    target: SumOfTerms
+    place: np.ndarray
+    posterior: ArrowPrecision
+    model: MixedFit
+    fitted: Fitted
+
+
+class Chosen(NamedTuple):
+    """The model to hand out, how it was approximated, and what is known about how far it can be trusted."""
+
+    model: MixedFit
+    method: str
+    outcome: Outcome
+    elbo: float
+    elbo_se: float
+    trace: np.ndarray
+    steps: int | None
+    concerns: tuple[Trust, ...] | None  # None: to be found when somebody asks
+
+
+def choose(stage: GaussianStage, method: str, progress: bool = False) -> Chosen:
+    """Return the Gaussian fit, or go on from it; Ctrl-C on the way gives the Gaussian fit back.
+
+    Args:
+        stage: The Gaussian fit.
+        method: "gva", "marginal" or "auto".
+        progress: Show progress when it takes over a second.
+
+    Returns:
+        What was chosen.
+    """
+    outcome = stage.fitted.outcome
+    if method == "gva" or outcome in BROKEN or outcome is Outcome.INTERRUPTED:
+        return _gaussian(stage, "", None)
+    with Interruption() as interruption:
+        if method == "auto":
+            return _automatic(stage, progress, interruption)
+        try:
+            return _marginal(stage, "", progress, interruption)
+        except FloatingPointError as trouble:
+            raise FloatingPointError(
+                f"method='marginal' gave no draws: {trouble}. It needs a density that is finite near its mode. Look "
+                "for extreme values in the data, rescale columns, give tighter priors, or fit with method='gva'."
+            ) from trouble
+
+
+def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption) -> Chosen:
+    outcome = stage.fitted.outcome
+    steps = len(stage.fitted.trace)
+    if outcome is Outcome.MAX_STEPS and steps < CRAWLING:
+        return _gaussian(stage, "gva: the step limit came before the fit could be judged", None)
+    if stage.model.num_rows > MOST_ROWS:
+        return _gaussian(stage, f"gva: method='marginal' was not considered for over {MOST_ROWS:,} rows", None)
+    if _is_undetermined(stage):
+        names = ", ".join(stage.model.log_sd_positions())
+        words = (
+            f"single yes/no rows say nothing about {names}, whatever its interval says, and so nothing about the scale "
+            "of the coefficients; leave the random effects out, or give a prior, prior={'sd': ('half_normal', 1.0)}"
+        )
+        concerns = (Trust(REFUSE, (words,)), *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva: single yes/no rows in every group, with which no method can do better", concerns)
+    shape = judge_shape(stage.target, stage.posterior, stage.model)
+    if interruption.asked:
+        return _interrupted(stage, "gva: interrupted before it was checked against the exact marginal")
+    doubts = [reason for part in shape if part.level != GOOD for reason in part.reasons]
+    if outcome is not Outcome.CONVERGED:
+        doubts.append(f"the Gaussian fit did not settle in {steps} steps, as with an sd close to zero")
+    if not doubts:
+        concerns = (*shape, *_other_starts(stage), *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva, since it passes the check against the exact marginal", concerns)
+    if not can_marginalise(stage.target):
+        found = (*shape, *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva, although it does not pass its check: too many random effects per group", found)
+    reason = doubts[0].partition(" (")[0]
+    try:
+        return _marginal(stage, f"marginal, since from gva {reason}", progress, interruption)
+    except FloatingPointError as trouble:
+        words = f"the marginal method gave no draws: {trouble}; look for extreme values, or give tighter priors"
+        found = (*shape, Trust(CARE, (words,)), *judge_data(stage.target, stage.model))
+        return _gaussian(stage, "gva, although it does not pass its check: the marginal method gave no draws", found)
+
+
+def _is_undetermined(stage: GaussianStage) -> bool:
+    """Whether wider random effects with larger coefficients explain the data as well, and no prior on sds objects."""
+    model, only_normal = stage.model, len(stage.target.shared) == 1
+    return only_normal and model.family.name == "bernoulli" and model.num_rows == len(model.group_labels)
+
+
+def can_marginalise(target: SumOfTerms) -> bool:
+    """Whether the marginal method can fit this model."""
+    return can_integrate(target) and can_draw(target)
+
+
+def _gaussian(stage: GaussianStage, why: str, concerns: tuple[Trust, ...] | None) -> Chosen:
+    fitted = stage.fitted
+    model = _explained(stage.model, why)
+    return Chosen(model, "gva", fitted.outcome, float(fitted.state.ascent.elbo), 0.0, fitted.trace, None, concerns)
+
+
+def _interrupted(stage: GaussianStage, why: str) -> Chosen:
+    return _gaussian(stage, why, None)._replace(outcome=Outcome.INTERRUPTED)
+
+
+def lazy_check(stage: GaussianStage) -> partial[tuple[Trust, ...]]:
+    """Return the check of a Gaussian fit, to be called when somebody looks at `trust`."""
+    return partial(_check_gaussian, stage)
+
+
+def _check_gaussian(stage: GaussianStage) -> tuple[Trust, ...]:
+    starts = _other_starts(stage) if stage.fitted.outcome is Outcome.CONVERGED else ()
+    return (*check_fit(stage.target, stage.posterior, stage.model), *starts)
+
+
+def _explained(model: MixedFit, why: str) -> MixedFit:
+    return replace(model, choice=why) if why else model
+
+
+# --- the marginal method -------------------------------------------------------------------------------------
+
+
+class StoppedError(Exception):
+    """The user wants no more of the marginal method."""
+
+
+def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Interruption) -> Chosen:
+    if not can_marginalise(stage.target):
+        raise ValueError(
+            f"method='marginal' came for {len(stage.model.random_names)} random effects per group; it needs at most "
+            "two unless the response is gaussian. Use method='gva', or fewer random effects."
+        )
+    model, fitted = stage.model, stage.fitted
+    with StepProgress(progress, "marginal") as line:
+
+        def watch(evaluated: int, value: float) -> None:
+            line.update(evaluated, value)
+            if interruption.asked:
+                raise StoppedError
+
+        density = MarginalDensity(stage.target, stage.posterior, watch)
+        try:
+            draws = draw_marginal(density, *model.shared_moments(), _positions(model), model.num_rows)
+        except StoppedError:
+            return _interrupted(
+                stage, "gva: the marginal method was interrupted, fit(state=result.state) starts it again"
+            )
+    sampler = ConditionalSampler.of(stage.target, np.asarray(stage.posterior.mean.local), stage.place)
+    found = MarginalFit(
+        **{**model.parts(), "choice": why},
+        shared=draws.shared,
+        weights=draws.weights,
+        sampler=sampler,
+        pareto_k=draws.k,
+    )
+    open_ends = (*_left_open(found), *_judge_large(found, stage))
+    concerns = (_judge_weights(draws), *open_ends, *judge_coefficients(stage.target, found))
+    trace = np.append(fitted.trace, draws.log_evidence)
+    steps = len(fitted.trace) + draws.steps
+    return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
+
+
+def _positions(model: MixedFit) -> Positions:
+    log_sds = list(model.log_sd_positions().values())
+    slanted = [at for at in range(model.omega_start, len(model.shared_names())) if at not in log_sds]
+    return Positions(list(model.dispersion_position().values()), log_sds, slanted)
+
+
+def _judge_weights(draws: MarginalDraws) -> Trust:
+    words = (
+        f"importance weights of the exact marginal: {len(draws.weights):,} draws worth {draws.effective:,.0f}, Pareto "
+        f"k {draws.k:.2f}"
+    )
+    if draws.k < RELIABLE_K and draws.effective >= LEAST_EFFECTIVE:
+        return Trust(GOOD, (words,))
+    if draws.k < 1.0 and draws.effective >= FEWEST_EFFECTIVE:
+        return Trust(
+            CARE, (f"{words}: means and sds are rough, tails more so; give a tighter prior, or draw with NUTS",)
+        )
+    return Trust(
+        REFUSE, (f"{words}: the draws do not represent the posterior; give a tighter prior, or draw with NUTS",)
+    )
+
+
+def _left_open(fit: MarginalFit) -> tuple[Trust, ...]:
+    """Name the sds that the data leave open: the draws are right about them, but a reader may overlook it."""
+    low, middle = weighted_quantiles(component_draws(fit, fit.shared), fit.weights, [0.025, 0.5])
+    small = [name for k, name in enumerate(fit.log_sd_positions()) if low[k] < NEAR_ZERO * middle[k]]
+    vague = [name for name in vague_components(fit) if name not in small]
+    reasons = [f"{', '.join(small)} may be close to zero: the prior decides how close"] if small else []
+    reasons += [f"{', '.join(vague)} is poorly determined by the data: the prior matters for it"] if vague else []
+    return (Trust(GOOD, tuple(reasons)),) if reasons else ()
+
+
+def _judge_large(fit: MarginalFit, stage: GaussianStage) -> tuple[Trust, ...]:
+    """Name the sds that may be far above the scale of the link: the data do not limit them, and quadrature is rough."""
+    likelihood, _ = mixed_parts(stage.target)
+    if fit.family.link == "identity":
+        return ()
+    filled = np.asarray(likelihood.design.filled)
+    sizes = np.array([np.sqrt(np.mean(column[filled] ** 2)) for column in np.asarray(likelihood.design.Z)])
+    (high,) = weighted_quantiles(component_draws(fit, fit.shared), fit.weights, [0.975])
+    names = list(fit.log_sd_positions())
+    large = [name for k, name in enumerate(names) if high[k] * sizes[k] > LARGE]
+    if not large:
+        return ()
+    some = fit.shared_draws(LOOKED_AT, np.random.default_rng(0))
+    error = MarginalDensity(stage.target, stage.posterior).quadrature_error(some)
+    if error <= ROUGH:
+        return ()
+    words = (
+        f"{', '.join(large)} may be very large, more than the data can tell apart, and there the random effects are "
+        f"integrated out to {error:.1g} nats only; give a tighter prior, e.g. prior={{'sd': ('half_normal', 2.5)}}"
+    )
+    return (Trust(CARE if error <= WRONG else REFUSE, (words,)),)
+
+
+# --- further starts ------------------------------------------------------------------------------------------
+
+
+def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
+    """Climb again from sds four times as large and as small, and compare the bounds."""
+    if stage.model.num_rows > STARTS_ROWS:
+        return ()
+    best = float(stage.fitted.state.ascent.elbo)
+    positions = np.array(list(stage.model.log_sd_positions().values()))
+    gaps = []
+    with float64():
+        precision = unpack(stage.fitted.state.ascent.x).precision
+        for sign in (-1.0, 1.0):
+            shared = np.array(stage.posterior.mean.shared)
+            shared[positions] += sign * np.log(FACTOR)
+            mean = ArrowVector(stage.posterior.mean.local, shared)  # type: ignore[arg-type]
+            again = climb(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
+            if again.outcome is Outcome.CONVERGED:
+                gaps.append(float(again.state.ascent.elbo) - best)
+    if not gaps:
+        return ()
+    spread = max(gaps, key=abs)
+    if abs(spread) <= APART:
+        return (Trust(GOOD, (f"{1 + len(gaps)} starts agree: their bounds differ by {abs(spread):.1g} nats",)),)
+    words = (
+        f"another start of the variance components reaches a bound {abs(spread):.2f} nats "
+        f"{'higher' if spread > 0 else 'lower'}: there is more than one maximum; fit with method='marginal'"
+    )
+    return (Trust(CARE, (words,)),)

@@ -1,0 +1,1 @@
+"""Mixed models from data larger than memory, group by group."""

@@ -1,0 +1,244 @@
+"""What a fit by batches keeps between visits, and what one visit does to it."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from natvi.families.table import Family
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg.grouped_rows import chunk_size
+from natvi.models.mixed.batches.rows import batch_target
+from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
+from natvi.models.mixed.target import prior_terms
+from natvi.models.mixed.variance import dispersion_name
+from natvi.models.regression.priors import Prior, choose_prior
+from natvi.optimize.ascent import unpack
+from natvi.run import climb
+from natvi.run.group_batches import GroupBatch, GroupSource
+from natvi.run.group_steps import (
+    Site,
+    first_blocks,
+    flatten_blocks,
+    prior_site,
+    solve_batch,
+    unflatten_blocks,
+)
+from natvi.run.group_store import GroupStore
+from natvi.target import SumOfTerms
+from natvi.target.random_effects import omega_positions
+from natvi.x64 import to_host
+
+FIRST_STEPS, LATER_STEPS, LAST_STEPS = 30, 3, 30  # evaluations of a batch: first visit, later ones, the last pass
+SMALL_GAIN = 1e-4  # nats per batch
+MAX_HALVINGS = 30
+
+
+class BatchNames(NamedTuple):
+    """Names of fixed effects, random effects and grouping column, and whether the random effects correlate."""
+
+    fixed: tuple[str, ...]
+    random: tuple[str, ...]
+    group: str = "group"
+    correlated: bool = True
+
+    def shared(self, family: Family) -> tuple[str, ...]:
+        """Return the names of the shared coordinates."""
+        dispersion = dispersion_name(family, self.fixed)
+        omega = [
+            f"log W({self.random[row]})" if row == column else f"W({self.random[row]},{self.random[column]})"
+            for row, column in omega_positions(len(self.random), self.correlated)
+        ]
+        return (*self.fixed, *([f"log {dispersion}"] if dispersion else []), *omega)
+
+
+class BatchState(NamedTuple):
+    """The Gaussian of the shared coordinates, every batch's contribution to it, and the groups' blocks.
+
+    Attributes:
+        mean: Of the shared coordinates.
+        precision: Of the shared coordinates.
+        sites: Contribution of every batch visited, by its number.
+        sizes: Number of groups of every batch visited.
+        typical: What a group not yet visited contributes.
+        trace: The bound after each epoch.
+        blocks: The groups' blocks, one row each, or None.
+    """
+
+    mean: np.ndarray
+    precision: np.ndarray
+    sites: dict[int, Site]
+    sizes: dict[int, int]
+    typical: Site
+    trace: tuple[float, ...]
+    blocks: np.ndarray | None
+
+
+class BatchWorker:
+    """Visits batches; `state` is all that changes."""
+
+    def __init__(
+        self, family: Family, prior: Prior, names: BatchNames, cells: int, num_groups: int, state: BatchState
+    ) -> None:
+        """Bind the model and what is known so far."""
+        self.family, self.prior, self.names = family, prior, names
+        # what is kept changes in place: a visit costs nothing that grows with the data
+        self.state = state._replace(sites=dict(state.sites), sizes=dict(state.sizes))
+        self._cells, self._num_groups = cells, num_groups
+        self._terms = prior_terms(prior)
+        self._store = GroupStore(0, 0, "recompute")
+        kept = state.blocks
+        self._store.rows = kept if kept is None or isinstance(kept, np.memmap) else np.array(kept)
+        self.state = self.state._replace(blocks=self._store.rows)
+        self._total = _add_up(state, num_groups)
+
+    def visit(self, batch: GroupBatch) -> bool:
+        """Bring a batch's blocks to their optimum and replace its contribution; False if nothing finite came out."""
+        site = self._solve(batch, FIRST_STEPS if batch.number not in self.state.sites else LATER_STEPS)
+        if not all(np.all(np.isfinite(part)) for part in site):
+            return False
+        state, size = self.state, len(batch.groups)
+        old = state.sites.get(batch.number)
+        if old is None:
+            old = jax.tree.map(lambda a: size * a, state.typical)
+        self._total = jax.tree.map(lambda t, new, gone: t + new - gone, self._total, site, old)
+        state.sites[batch.number], state.sizes[batch.number] = site, size
+        return self._move()
+
+    def _solve(self, batch: GroupBatch, max_steps: int) -> Site:
+        target = batch_target(batch, self.family, self._cells, self.names.correlated)
+        mean, precision = jnp.asarray(self.state.mean), jnp.asarray(self.state.precision)
+        kept = self._store.read(batch.groups)
+        if kept is None:
+            start, max_steps = first_blocks(target, mean, len(batch.groups)), max(max_steps, FIRST_STEPS)
+        else:
+            start = unflatten_blocks(jnp.asarray(kept), batch.Z.shape[1], len(self.state.mean))
+        blocks, site = solve_batch(target, mean, precision, start, jnp.asarray(max_steps), jnp.asarray(SMALL_GAIN))
+        self._store.write(batch.groups, np.asarray(_flatten(blocks)))
+        return to_host(site)
+
+    def _move(self) -> bool:
+        """Move the shared block to the sum of all contributions, as far as its precision stays positive definite."""
+        state = self.state
+        own = to_host(prior_site(self._terms, jnp.asarray(state.mean), jnp.asarray(state.precision)))
+        P, p = self._total.precision + own.precision, self._total.linear + own.linear
+        linear, step = state.precision @ state.mean, 1.0
+        for _ in range(MAX_HALVINGS):
+            precision = state.precision + step * (0.5 * (P + P.T) - state.precision)
+            if _is_positive(precision):
+                mean = np.linalg.solve(precision, linear + step * (p - linear))
+                self.state = state._replace(mean=mean, precision=precision)
+                return bool(np.all(np.isfinite(mean)))
+            step *= 0.5
+        return False
+
+    def bound(self) -> float:
+        """Return the bound with every batch as it was at its last visit, scaled up if some were not visited yet."""
+        own = prior_site(self._terms, jnp.asarray(self.state.mean), jnp.asarray(self.state.precision))
+        seen = sum(self.state.sizes.values())
+        total = sum(float(site.bound) for site in self.state.sites.values())
+        return float(own.bound) + total * (self._num_groups / seen if seen else np.nan)
+
+    def end_epoch(self) -> None:
+        """Note the bound, and add the contributions up afresh, so that rounding errors do not pile up."""
+        self._total = _add_up(self.state, self._num_groups)
+        self.state = self.state._replace(trace=(*self.state.trace, self.bound()))
+
+    def exact_bound(self, source: GroupSource) -> float:
+        """Return the bound with all groups at their optimum for the shared block as it is: one more pass."""
+        epoch = len(self.state.trace)
+        bounds = [float(self._solve(batch, LAST_STEPS).bound) for batch in source.read(epoch)]
+        own = prior_site(self._terms, jnp.asarray(self.state.mean), jnp.asarray(self.state.precision))
+        return float(own.bound) + sum(bounds)
+
+
+_flatten = jax.jit(flatten_blocks)
+
+
+def make_worker(
+    source: GroupSource,
+    family: Family,
+    prior: Any,
+    names: BatchNames | None,
+    blocks: str | Path,
+    state: BatchState | None,
+) -> BatchWorker:
+    """Choose the prior and fit the first batch by itself, which stands for all until they are seen."""
+    pilot = next(source.read(0))
+    names = names or _own_names(source) or _numbered(pilot)
+    offset = np.zeros(len(pilot.y)) if pilot.offset is None else pilot.offset
+    chosen = choose_prior(
+        prior,
+        family.name,
+        pilot.y,
+        pilot.X,
+        pilot.Z,
+        family.has_dispersion,
+        names=names.fixed,
+        weights=pilot.weight,
+        correlated=names.correlated,
+        random_names=names.random,
+        group=names.group,
+    )
+    cells = chunk_size(np.bincount(pilot.codes))
+    if state is None:
+        rows = StartRows(pilot.X, pilot.Z, offset, names.correlated)
+        alone = batch_target(pilot, family, cells, names.correlated)
+        target = SumOfTerms(alone.grouped, prior_terms(chosen))
+        shared, information = starting_values(rows, pilot.y, family, pilot.weight)
+        shared = within_prior(shared, chosen.scales, len(names.random))
+        size = len(pilot.groups)
+        start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
+        fitted = climb(target, start)
+        mean, precision = to_host(_shared_block(fitted.state.ascent.x))
+        state = _first_state(source.num_groups, size, mean, precision, chosen)
+        width = len(names.random) * (1 + len(names.random) + len(mean))
+        state = state._replace(blocks=GroupStore(source.num_groups, width, blocks).rows)
+    return BatchWorker(family, chosen, names, cells, source.num_groups, state)
+
+
+@jax.jit
+def _shared_block(x: Any) -> tuple[jax.Array, jax.Array]:
+    q = ArrowPrecision.from_natural(*unpack(x))
+    return q.mean.shared, q.factor.shared @ q.factor.shared.T
+
+
+def _first_state(num_groups: int, size: int, mean: np.ndarray, precision: np.ndarray, prior: Prior) -> BatchState:
+    """Let every group contribute what a group of the first batch does on average."""
+    own = to_host(prior_site(prior_terms(prior), jnp.asarray(mean), jnp.asarray(precision)))
+    data = Site(precision @ mean - own.linear, precision - own.precision, 0.0 * own.bound)
+    each = jax.tree.map(lambda a: np.asarray(a) / size, data)
+    P = own.precision + num_groups * each.precision
+    if not _is_positive(P):
+        P, start = precision, mean
+    else:
+        start = np.linalg.solve(P, own.linear + num_groups * each.linear)
+    return BatchState(start, 0.5 * (P + P.T), {}, {}, each, (), None)
+
+
+def _add_up(state: BatchState, num_groups: int) -> Site:
+    unseen = num_groups - sum(state.sizes.values())
+    total = jax.tree.map(lambda a: unseen * a, state.typical)
+    for site in state.sites.values():
+        total = jax.tree.map(np.add, total, site)
+    return total
+
+
+def _is_positive(matrix: np.ndarray) -> bool:
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return False
+    return bool(np.all(np.isfinite(matrix)))
+
+
+def _own_names(source: GroupSource) -> BatchNames | None:
+    found = getattr(source, "names", None)
+    return found if isinstance(found, BatchNames) else None
+
+
+def _numbered(batch: GroupBatch) -> BatchNames:
+    fixed = tuple(f"x{k + 1}" for k in range(batch.X.shape[1]))
+    return BatchNames(fixed, tuple(f"z{k + 1}" for k in range(batch.Z.shape[1])))

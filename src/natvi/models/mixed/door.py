@@ -1,0 +1,238 @@
+"""The formula door to mixed models."""
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from natvi.families.table import Family, find_family
+from natvi.formula.design import Design, build_design, parse_formula
+from natvi.gaussian import ArrowPrecision
+from natvi.linalg import ArrowFactor, ArrowVector
+from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
+from natvi.models.mixed.criticism import MixedRows
+from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise
+from natvi.models.mixed.notes import describe_data
+from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.target import build_target
+from natvi.models.regression.options import check_options
+from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.response import encode_response, row_weights
+from natvi.optimize.ascent import Packed, unpack
+from natvi.result import Result
+from natvi.run import climb
+from natvi.run.clock import Stopwatch
+from natvi.run.compiled_code import quick_jit
+from natvi.run.loop import LoopState
+from natvi.x64 import float64, to_host
+
+STRUCTURES = {"gva": "arrow", "marginal": "draws"}
+
+
+@dataclass(frozen=True, eq=False)
+class MixedModel:
+    """A mixed model with its data, ready to be fitted."""
+
+    formula: str
+    family: Family
+    design: Design
+    group_name: str
+    y: np.ndarray
+    prior: Prior
+    notes: tuple[str, ...]
+    weight: np.ndarray | None = None  # how often each row counts, trials included
+    constants: np.ndarray | None = None  # of the weighted log-likelihood of each row
+    trials: np.ndarray | None = None
+
+    @property
+    def constant(self) -> float:
+        """The sum of the constants."""
+        return 0.0 if self.constants is None else float(np.sum(self.constants))
+
+    def fit(
+        self,
+        *,
+        method: str = "auto",
+        optimizer: str | None = None,
+        order: int = 1,
+        step_size: float | None = None,
+        num_samples: int = 1,
+        seed: int = 0,
+        max_steps: int | None = None,
+        tolerance: float = 1e-9,
+        state: Any = None,
+        progress: bool = False,
+        checkpoint: str | Path | None = None,
+        checkpoint_seconds: float = 2.0,
+    ) -> Result:
+        """Fit the model.
+
+        Args:
+            method: "gva", the Gaussian approximation with the arrow-shaped precision; "marginal", which goes on from
+                there: random effects integrated out, shared parameters drawn by importance sampling and the random
+                effects exactly given them; "auto" takes "gva", checks it against the exact marginal, and goes on to
+                "marginal" where it is off. "rvb1" and "rvb2" are the paper's reparametrized models: Gaussian in random
+                effects that are standardised about predictors of the data, or about their modes.
+            optimizer: "ascent", exact and without randomness, for "auto", "gva" and "marginal"; for noisy steps of
+                "gva" (Algorithm 2S), "rvb1" and "rvb2" (Algorithm 1S) "snngm", "nagm", "adam", "nadam", "pga" or
+                "vogn". By default "ascent", for "rvb1" and "rvb2" "snngm".
+            order: For noisy steps: 1 for first derivatives of the log-density, 2 for second.
+            step_size: For noisy steps; by default the optimizer's own.
+            num_samples: For noisy steps: draws per step.
+            seed: For noisy steps: the same seed gives the same bits.
+            max_steps: Steps at most, those of `state` included; by default 500 exact or 40,000 noisy ones.
+            tolerance: For "ascent": the relative rise of the bound at which the fit stops.
+            state: `result.state` of an earlier fit of the same model by the same method, to go on from.
+            progress: Show progress when the fit takes over a second.
+            checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
+            checkpoint_seconds: The least time between two writes of the checkpoint.
+
+        Returns:
+            The result, converged or not: nothing is thrown away.
+        """
+        noise = Noise(order, step_size, num_samples, seed)
+        optimizer = choose_optimizer(method, optimizer, noise)
+        keeping = check_options(
+            max_steps,
+            500 if optimizer == ASCENT else 40_000,
+            tolerance,
+            state=state,
+            progress=progress,
+            checkpoint=checkpoint,
+            checkpoint_seconds=checkpoint_seconds,
+        )
+        if optimizer == ASCENT and state is not None and not isinstance(state, LoopState):
+            raise ValueError(
+                f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
+                "it out to start afresh."
+            )
+        watch = Stopwatch()
+        with float64():
+            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant)
+            target, start, place = mixed
+            named = partial(self._fitted, place=place)
+            if optimizer != ASCENT:
+                return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
+            fitted = climb(target, start, tolerance=tolerance, **keeping)
+            posterior, sds = to_host(_finish(fitted.state.ascent.x))
+        model = named(posterior, sds.local)
+        stage = GaussianStage(target, place, posterior, model, fitted)
+        chosen = choose(stage, method, progress)
+        concerns = chosen.concerns
+        return Result(
+            model=chosen.model,
+            method=chosen.method,
+            structure=STRUCTURES[chosen.method],
+            outcome=chosen.outcome,
+            elbo=chosen.elbo,
+            elbo_se=chosen.elbo_se,
+            seconds=watch.read(),
+            trace=chosen.trace,
+            state=fitted.state,
+            check=lazy_check(stage) if concerns is None else lambda: concerns,
+            steps=chosen.steps,
+        )
+
+    def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray, place: np.ndarray) -> MixedFit:
+        """Put names on a Gaussian, its groups brought from the target's order into the data's."""
+        design = self.design
+        assert design.group_labels is not None and design.group_codes is not None
+        rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
+        return MixedFit(
+            formula=self.formula,
+            family=self.family,
+            columns=design.columns,
+            fixed_names=design.fixed_names,
+            random_names=design.random_names,
+            group_name=self.group_name,
+            group_labels=design.group_labels,
+            posterior=_in_order(posterior, place),
+            local_sds=local_sds[..., place],
+            prior=self.prior.description,
+            num_rows=len(self.y),
+            notes=self.notes,
+            correlated=design.correlated,
+            rows=MixedRows(*rows, self.weight, self.trials, self.constants),
+        )
+
+
+def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
+    """Bring the groups back from the target's order to the data's."""
+    mean, factor, inverse = posterior
+    return ArrowPrecision(
+        ArrowVector(mean.local[..., place], mean.shared),
+        ArrowFactor(factor.local[..., place], factor.cross[..., place], factor.shared),
+        inverse,
+    )
+
+
+@quick_jit
+def _finish(x: Packed) -> tuple[ArrowPrecision, ArrowVector]:
+    posterior = ArrowPrecision.from_natural(*unpack(x))
+    return posterior, posterior.marginal_sds()
+
+
+def glmm(
+    formula: str,
+    data: Any,
+    *,
+    family: str = "gaussian",
+    link: str | None = None,
+    prior: Any = "default",
+    weights: Any = None,
+    missing: str = "drop",
+) -> MixedModel:
+    """Describe a generalized linear mixed model; `.fit()` gives its posterior.
+
+    Args:
+        formula: For example `"y ~ base*trt + age + (1 | subject)"`; `||` in place of `|` makes random effects
+            uncorrelated, `p(y, n)` left of `~` means y successes of n trials.
+        data: A data frame, or anything pandas makes one of.
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
+            of a binomial model, in predictions too, is the proportion of successes.
+        link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
+        prior: "default"; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; or a
+            dict from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's
+            name to a density, e.g. `{"x": 2.5, "sd": ("half_normal", 1.0), "corr": ("lkj", 2.0), "sigma": 3.0}`.
+        weights: How often each row counts: the name of a column, or one number for each row.
+        missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
+
+    Returns:
+        The model.
+
+    Example:
+        >>> import natvi
+        >>> model = natvi.glmm("Reaction ~ Days + (Days | Subject)", natvi.data.load_sleepstudy())
+        >>> model.design.random_names
+        ('Intercept', 'Days')
+    """
+    chosen = find_family(family, link)
+    parsed = parse_formula(formula)
+    if parsed.group is None:
+        raise ValueError(
+            f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
+            "without groups use natvi.glm."
+        )
+    design = build_design(parsed, data, missing, weights)
+    response = encode_response(design.response, design.response_name, family, design.trials)
+    y, weight = response.values, row_weights(design.weights, response.trials)
+    chosen_prior = choose_prior(
+        prior,
+        family,
+        y,
+        design.X,
+        design.Z,
+        chosen.has_dispersion,
+        names=design.fixed_names,
+        weights=weight,
+        correlated=design.correlated,
+        random_names=design.random_names,
+        group=parsed.group,
+    )
+    notes = (*response.notes, *describe_data(design, y, parsed.group, chosen, response.trials))
+    constants = response.log_choose
+    if constants is not None and design.weights is not None:
+        constants = constants * design.weights
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constants, response.trials)

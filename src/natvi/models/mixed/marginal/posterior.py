@@ -1,0 +1,102 @@
+"""A mixed model fitted by the marginal method: weighted draws of the shared coordinates, exact ones of the others."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from natvi.metrics.psis import resample, weighted_quantiles
+from natvi.models.mixed.conditional import ConditionalSampler
+from natvi.models.mixed.drawn import DrawnFit
+from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.variance import component_draws, component_names
+from natvi.models.regression.tables import interval_names
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class MarginalFit(DrawnFit):
+    """The posterior as draws; `posterior` is the Gaussian from which the search started.
+
+    Attributes:
+        shared: Draws of the shared coordinates `(s, g)`.
+        weights: Of these draws; they sum to one.
+        sampler: Draws the random effects given the shared coordinates.
+        pareto_k: The tail of the weights.
+    """
+
+    shared: np.ndarray
+    weights: np.ndarray
+    sampler: ConditionalSampler
+    pareto_k: float
+
+    @property
+    def effective(self) -> float:
+        """How many equally weighted draws the weighted ones are worth."""
+        return float(1.0 / np.sum(self.weights**2))
+
+    @property
+    def headline(self) -> tuple[tuple[str, str], ...]:
+        """Label and text of each line that says what was fitted."""
+        draws = (
+            f"{len(self.weights):,} weighted, worth {self.effective:,.0f}, Pareto k {self.pareto_k:.2f}; random "
+            "effects drawn exactly given them"
+        )
+        evidence = "the ELBO below is the importance-weighted one: log p(y) up to the error stated"
+        return (*super().headline, ("draws", draws), ("evidence", evidence))
+
+    def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the weighted draws."""
+        mean = self.weights @ self.shared
+        errors = self.shared - mean
+        return mean, (errors * self.weights[:, None]).T @ errors
+
+    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Return equally weighted draws of the shared coordinates."""
+        return self.shared[resample(self.weights, num_draws, rng)]
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return the fixed effects and the variance components, from the weighted draws."""
+        fixed = self.shared[:, : len(self.fixed_names)]
+        return {
+            "Fixed effects": self._table(list(self.fixed_names), fixed, prob),
+            "Variance components": self._table(component_names(self), component_draws(self, self.shared), prob),
+        }
+
+    def _table(self, names: list[str], values: np.ndarray, prob: float) -> pd.DataFrame:
+        mean = self.weights @ values
+        sd = np.sqrt(self.weights @ (values - mean) ** 2)
+        low, high = weighted_quantiles(values, self.weights, [0.5 - prob / 2, 0.5 + prob / 2])
+        return pd.DataFrame(
+            dict(zip(("mean", "sd", *interval_names(prob)), (mean, sd, low, high), strict=True)), index=pd.Index(names)
+        )
+
+    def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
+        """Draw `(s, r, n)` and `(s, g)`: equally weighted shared coordinates, then the random effects given them."""
+        shared = self.shared_draws(num_samples, np.random.default_rng(seed))
+        local = self.sampler.draw(shared, seed) if keep_local else np.zeros((0, *self.local_sds.shape))
+        return local, shared
+
+    def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
+        """Return arrays and a JSON document; the rows of the data are among them, which conditional draws need."""
+        arrays, document = super().store()
+        rows, rest = self.sampler.store()
+        draws = {"draws_shared": self.shared, "draws_weights": self.weights}
+        return {**arrays, **rows, **draws}, {**document, "marginal": {**rest, "pareto_k": self.pareto_k}}
+
+
+def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> MarginalFit:
+    """Rebuild a marginal fit around the Gaussian that was stored with it."""
+    shared, weights = arrays["draws_shared"], arrays["draws_weights"]
+    if shared.shape != (len(weights), len(gaussian.shared_names())):
+        raise ValueError(f"the array 'draws_shared' has shape {shared.shape}, which does not fit the model")
+    sampler = ConditionalSampler.restore(arrays, document["marginal"], gaussian.family, gaussian.correlated)
+    if sampler.near.shape != gaussian.local_sds.shape:
+        raise ValueError("the stored rows do not belong to the groups of the model")
+    return MarginalFit(
+        **gaussian.parts(),
+        shared=shared,
+        weights=weights,
+        sampler=sampler,
+        pareto_k=float(document["marginal"]["pareto_k"]),
+    )

@@ -1,0 +1,84 @@
+"""From a design to arrays: the target of a mixed model and a point to start from.
+
+Shared coordinates are ordered (beta, dispersion, omega), so that the likelihood touches one contiguous range.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+
+from natvi.families.table import Family
+from natvi.formula.design import Design
+from natvi.linalg import GroupedRows, layout_rows
+from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
+from natvi.models.regression.priors import Prior
+from natvi.optimize.ascent import Natural
+from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
+from natvi.target.omega_prior import OmegaPrior
+from natvi.target.scale_prior import ScalePrior
+
+
+class MixedTarget(NamedTuple):
+    """The target, a point to start from, and where each group of the data stands in the target."""
+
+    target: SumOfTerms
+    start: Natural
+    place_of_group: np.ndarray
+
+
+def build_target(
+    design: Design,
+    y: np.ndarray,
+    family: Family,
+    prior: Prior,
+    weight: np.ndarray | None = None,
+    constant: float = 0.0,
+) -> MixedTarget:
+    """Lay the rows out by group and assemble the terms.
+
+    Args:
+        design: The arrays of the formula.
+        y: The response as numbers; proportions for a binomial response.
+        family: The response distribution.
+        prior: Of the shared coordinates.
+        weight: How often each row counts, trials included; None where every row counts once.
+        constant: What the weighted rows lack: the log binomial coefficients.
+
+    Returns:
+        The target with a start.
+    """
+    assert design.group_codes is not None and design.group_labels is not None
+    p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
+    layout = layout_rows(design.group_codes, num_groups)
+    rows = GroupedRows(
+        X=jnp.asarray(layout.place(design.X.T)),
+        Z=jnp.asarray(layout.place(design.Z.T)),
+        offset=jnp.asarray(layout.place(design.offset)),
+        filled=jnp.asarray(layout.place(np.ones(len(y), dtype=bool), fill=False)),
+        extra=jnp.asarray(layout.extra),
+        num_simple=layout.num_simple,
+    )
+    likelihood = LikelihoodRows(
+        rows,
+        jnp.asarray(layout.place(y)),
+        family,
+        weight=None if weight is None else jnp.asarray(layout.place(weight)),
+        constant=constant,
+    )
+    effects = RandomEffectsPrior(r, p + int(family.has_dispersion), design.correlated)
+    target = SumOfTerms((likelihood, effects), prior_terms(prior))
+    shared, information = starting_values(design, y, family, weight)
+    shared = within_prior(shared, prior.scales, r)
+    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), num_groups)
+    return MixedTarget(target, start, layout.place_of_group)
+
+
+def prior_terms(prior: Prior) -> tuple[Term, ...]:
+    """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
+    normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
+    alone = tuple(ScalePrior.of(found.density, found.position, found.sign) for found in prior.scales.placed)
+    covariance = prior.scales.covariance
+    if covariance is None:
+        return (normals, *alone)
+    return (normals, *alone, OmegaPrior.of(covariance.densities, covariance.eta, covariance.start))

@@ -1,0 +1,1 @@
+"""What all formula models share: the response, priors, options, tables."""

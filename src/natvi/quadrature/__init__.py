@@ -1,0 +1,1 @@
+"""Expectations of functions of one Gaussian variable."""

@@ -1,0 +1,6 @@
+"""The loop: jitted chunks, progress, convergence, checkpoints, interruption."""
+
+from natvi.run.convergence import Outcome as Outcome
+from natvi.run.loop import Fitted as Fitted
+from natvi.run.loop import climb as climb
+from natvi.run.stochastic import wander as wander

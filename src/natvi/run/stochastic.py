@@ -1,0 +1,237 @@
+"""The loop of a stochastic fit: compiled chunks, and a stop that noise does not fool.
+
+With a constant step the iterates end up wandering around the optimum, short of it by an amount proportional to the
+step. So the fit runs in stages: as soon as the bound, averaged over windows, no longer rises (`stages`), the step is
+halved. Halving it closes about half of the remaining gap; when a whole stage has gained less than `gap` nats, about
+that much is left, and the average of the last stage's iterates, which is closer still, is the answer.
+
+Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also
+after a resume.
+"""
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int, PRNGKeyArray
+
+from natvi.run.batches import Batches
+from natvi.run.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
+from natvi.run.convergence import Outcome
+from natvi.run.interrupt import Interruption
+from natvi.run.progress import StepProgress
+from natvi.run.stages import Stage, first_stage, judge_window
+from natvi.run.start import check_start
+from natvi.x64 import to_host
+
+CHUNK_SECONDS = 0.5
+LOAD_BYTES = 2**26  # of batches at a time
+TRACE_LENGTH = 4096
+
+
+class StochasticState(NamedTuple):
+    """Everything the next step needs."""
+
+    algorithm: Any  # the recipe's state: Gaussian, rule, last bound
+    average: Any  # running mean of the Gaussian's parameters over the stage
+    count: Int[Array, ""]
+    in_stage: Int[Array, ""]
+    window: Float[Array, " w"]  # the bounds of the window under way, NaN where a step was not finite
+    stage: Stage
+    trace: Float[Array, " t"]  # the mean bound of every window
+
+
+class StochasticFitted(NamedTuple):
+    """What the loop hands back, on the host: the averaged Gaussian, the state to go on from, outcome and trace."""
+
+    gaussian: Any
+    state: StochasticState
+    outcome: Outcome
+    trace: np.ndarray
+
+
+@partial(jax.jit, static_argnums=0)
+def run_steps(
+    move: Any, target: Any, state: StochasticState, key: PRNGKeyArray, load: Any, first: Array, stop: Array
+) -> StochasticState:
+    """Step up to count `stop`; a step that is not finite leaves the Gaussian where it was.
+
+    `load` is None, or the stacked batches of the steps from count `first` on.
+    """
+
+    def body(_: Array, state: StochasticState) -> StochasticState:
+        here = target if load is None else target.with_rows(jax.tree.map(lambda a: a[state.count - first], load))
+        moved = move(here, state.algorithm, jax.random.fold_in(key, state.count))
+        old, new = state.algorithm.gaussian, moved.gaussian
+        shortened = jax.tree.map(lambda a, b: a + state.stage.scale * (b - a), old, new)
+        moved = moved._replace(gaussian=shortened)
+        # a factor with a zero on its diagonal has an infinite log-determinant
+        checked = (*jax.tree.leaves(moved), shortened.factor.log_determinant())
+        finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in checked]))
+        kept = jax.tree.map(lambda a, b: jnp.where(finite, b, a), state.algorithm, moved)
+        seen = state.in_stage + 1
+        return state._replace(
+            algorithm=kept,
+            average=jax.tree.map(lambda a, b: a + (b - a) / seen, state.average, kept.gaussian),
+            count=state.count + 1,
+            in_stage=seen,
+            window=state.window.at[state.count % len(state.window)].set(jnp.where(finite, moved.elbo, jnp.nan)),
+        )
+
+    return jax.lax.fori_loop(state.count, stop, body, state)
+
+
+def wander(
+    algorithm: Any,
+    start: Any,
+    *,
+    batches: Batches | None = None,
+    seed: int = 0,
+    max_steps: int = 100_000,
+    window: int = 100,
+    gap: float = 0.05,
+    state: StochasticState | None = None,
+    progress: bool = False,
+    checkpoint: str | Path | None = None,
+    checkpoint_seconds: float = 2.0,
+) -> StochasticFitted:
+    """Run a recipe until it has converged in the sense above.
+
+    Args:
+        algorithm: A recipe, e.g. `recipes.algorithm_2n(target, snngm(0.01))`.
+        start: The Gaussian to start from.
+        batches: Where each step's rows come from; by default every step sees the whole target.
+        seed: The same seed gives the same bits.
+        max_steps: Steps at most, those of earlier runs included.
+        window: Steps whose bounds are averaged.
+        gap: The gain of a whole stage, in nats, below which the fit stops.
+        state: The state of an earlier run, to go on from.
+        progress: Whether to show progress.
+        checkpoint: A file to keep the state in; if it exists the fit goes on from it.
+        checkpoint_seconds: The least time between two writes.
+
+    Returns:
+        The average of the last stage, the last state, the outcome and the bound of every window.
+    """
+    for name, value in (("max_steps", max_steps), ("window", window), ("gap", gap)):
+        if isinstance(value, bool) or not value > 0:
+            raise ValueError(f"{name} must be positive; got {value!r}.")
+    _check_batches(algorithm.target, batches)
+    target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
+    check_start(target, start)
+    current = _begin(algorithm, start, window)
+    settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, (target, start), checkpoint_seconds, settings)
+    if state is None and keeper is not None:
+        state = keeper.resume(current)
+    if state is not None:
+        require_same_shapes(state, current)
+        current = jax.tree.map(jnp.array, state)
+    if keeper is not None and not keeper.path.exists():
+        keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
+    runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
+    with StepProgress(progress) as line, Interruption() as interruption:
+        outcome = _judge_end(current, max_steps)
+        while outcome is None:
+            size = len(current.window)
+            current = runner.run(current, min(max_steps, (int(current.count) // size + 1) * size))
+            if int(current.count) % size == 0:
+                current = _end_window(current, gap)
+                line.update(int(current.count), float(current.trace[int(current.count) // size - 1]))
+            if keeper is not None:
+                keeper.save(current)
+            outcome = _judge_end(current, max_steps)
+            if outcome is None and interruption.asked:
+                outcome = Outcome.INTERRUPTED
+    if keeper is not None:
+        save_at_the_end(keeper, current)
+    host = to_host(current)
+    return StochasticFitted(host.average, host, outcome, np.array(host.trace[: int(host.count) // window]))
+
+
+class _Runner:
+    """Runs steps in calls of about half a second, fetching batches as they are needed."""
+
+    def __init__(self, move: Any, target: Any, key: Array, batches: Batches | None) -> None:
+        self._move, self._target, self._key, self._batches = move, target, key, batches
+        self._steps_per_call = 1
+        self._load, self._first, self._held = None, 0, 0
+        if batches is not None:
+            bytes_per_batch = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(first_rows(batches)))
+            self._held = max(1, min(100, LOAD_BYTES // bytes_per_batch))
+
+    def run(self, state: StochasticState, stop: int) -> StochasticState:
+        """Step up to `stop`, or for about half a second."""
+        count = int(state.count)
+        stop = min(stop, count + self._steps_per_call)
+        if self._batches is not None:
+            if self._load is None or not self._first <= count < self._first + self._held:
+                self._load = jax.tree.map(jnp.asarray, self._batches.take(count, self._held))
+                self._first = count
+            stop = min(stop, self._first + self._held)
+        began = time.perf_counter()
+        first, last = jnp.asarray(self._first), jnp.asarray(stop, state.count.dtype)
+        state = run_steps(self._move, self._target, state, self._key, self._load, first, last)
+        state.count.block_until_ready()
+        seconds = (time.perf_counter() - began) / max(stop - count, 1)
+        # at most tenfold: the first call also compiles
+        self._steps_per_call = max(1, min(int(CHUNK_SECONDS / seconds), 10 * self._steps_per_call))
+        return state
+
+
+def first_rows(batches: Batches) -> Any:
+    """Return the first batch."""
+    return jax.tree.map(lambda a: jnp.asarray(a[0]), batches.take(0, 1))
+
+
+def _check_batches(target: Any, batches: Batches | None) -> None:
+    if batches is None:
+        return
+    if not hasattr(target, "with_rows"):
+        raise ValueError(
+            f"Minibatches need a target made of rows (DesignRows, FunctionRows); got {type(target).__name__}."
+        )
+    if target.num_rows != batches.num_rows:
+        raise ValueError(
+            f"The target stands for {target.num_rows:,} rows and the batches come from {batches.num_rows:,}. Give the "
+            "target num_rows of the whole data."
+        )
+
+
+def _begin(algorithm: Any, start: Any, window: int) -> StochasticState:
+    """Return the state before the first step."""
+    start = jax.tree.map(jnp.asarray, start)
+    state = algorithm.init(start)
+    zero = jnp.zeros((), jnp.int32)
+    blank, trace = jnp.full(window, jnp.nan), jnp.full(TRACE_LENGTH, jnp.nan)
+    whole = StochasticState(state, start, zero, zero, blank, first_stage(), trace)
+    # weakly typed numbers would make the second call, or a resumed one, another program to compile
+    return jax.tree.map(lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype), whole)
+
+
+def _end_window(state: StochasticState, gap: float) -> StochasticState:
+    """Note the bound of a full window, and go on to the next stage where this one has ended."""
+    elbos = np.asarray(state.window)
+    level = float(np.nanmean(elbos)) if np.isfinite(elbos).any() else np.nan
+    at = int(state.count) // len(elbos) - 1
+    trace = state.trace.at[at].set(level, mode="drop")
+    if np.isnan(elbos).mean() > 0.5:
+        return state._replace(trace=trace)
+    stage = judge_window(state.stage, level, gap)
+    ended = float(stage.scale) != float(state.stage.scale)
+    in_stage = jnp.zeros_like(state.in_stage) if ended else state.in_stage
+    return state._replace(trace=trace, stage=stage, in_stage=in_stage)
+
+
+def _judge_end(state: StochasticState, max_steps: int) -> Outcome | None:
+    count, size = int(state.count), len(state.window)
+    filled = (count - 1) % size + 1  # steps of the last window, which max_steps may have cut short
+    if count and (filled == size or count >= max_steps) and np.isnan(np.asarray(state.window)[:filled]).mean() > 0.5:
+        return Outcome.NONFINITE
+    if bool(state.stage.settled):
+        return Outcome.CONVERGED
+    return Outcome.MAX_STEPS if count >= max_steps else None

@@ -1,0 +1,130 @@
+"""`method="auto"`: stays with the Gaussian where it passes its check, goes on where it does not, and says why."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import natvi
+from natvi.data import load_epilepsy, load_hers, load_sleepstudy, load_toenail
+from natvi.models.mixed import auto as mixed_auto
+from natvi.models.mixed.marginal import method as mixed_marginal
+
+EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
+TOENAIL = "infect ~ trt*time + (1 | idnr)"
+HERS = "y ~ age + bmi + htnmeds + visit + (1 | pptid)"
+
+
+@pytest.fixture(autouse=True)
+def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is chosen does not depend on how many draws the marginal method takes."""
+    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 256)
+    monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 256)
+
+
+def choice(result: natvi.Result) -> str:
+    return dict(result.model.headline)["choice"]
+
+
+def test_stays_with_the_gaussian_on_epilepsy() -> None:
+    model = natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson", prior="paper")
+    result, plain = model.fit(), model.fit(method="gva")
+    assert result.method == "gva" and result.trust == "good" and result.elbo == plain.elbo
+    assert "passes the check" in choice(result) and "choice:    gva, since" in repr(result)
+    assert any("3 starts agree" in reason for reason in result.trust_reasons)
+    assert "choice" not in dict(plain.model.headline)
+    assert any("move no parameter" in reason for reason in plain.trust_reasons)
+
+
+@pytest.mark.parametrize(
+    ("formula", "load", "name"),
+    [
+        (TOENAIL, load_toenail, "sd(Intercept|idnr)"),
+        (HERS, load_hers, "sd(Intercept|pptid)"),
+    ],
+)
+def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:
+    result = natvi.glmm(formula, load(), family="bernoulli", prior="paper").fit()
+    assert (result.method, result.structure) == ("marginal", "draws")
+    assert choice(result).startswith("marginal, since") and name in choice(result)
+    assert max(map(len, repr(result).splitlines())) < 200
+    assert any("Pareto k" in reason for reason in result.trust_reasons)
+
+
+def test_a_correlation_near_one_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
+    result = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy()).fit()
+    assert result.method == "marginal" and result.trust == "good"
+    table = result.summary()
+    # long runs of NUTS in coordinates that suit it
+    for name, mean, sd in (
+        ("Intercept", 251.3, 7.15),
+        ("sd(Intercept|Subject)", 24.9, 6.8),
+        ("corr(Intercept,Days|Subject)", 0.213, 0.351),
+    ):
+        assert abs(table.loc[name, "mean"] - mean) < 0.3 * sd and 0.75 < table.loc[name, "sd"] / sd < 1.3
+
+
+def test_an_sd_of_zero_is_no_trouble() -> None:
+    """Counts without any difference between patients: the Gaussian fit cannot follow, the marginal can."""
+    data = load_epilepsy()
+    data["y"] = np.random.default_rng(0).poisson(np.exp(0.2 + 0.5 * data["base"]))
+    result = natvi.glmm(EPILEPSY, data, family="poisson").fit()
+    assert result.method == "marginal" and result.outcome == "converged"
+    assert any("may be close to zero" in reason for reason in result.trust_reasons)
+    assert any("the prior decides how close" in reason for reason in result.trust_reasons)
+    row = result.variance_components().loc["sd(Intercept|subject)"]
+    assert row["q2.5"] < 1e-6 and row["q97.5"] < 0.2
+
+
+def test_three_effects_stay_and_say_so() -> None:
+    rng = np.random.default_rng(1)
+    n = 40
+    data = pd.DataFrame({"g": np.repeat(np.arange(n), 4), "x": rng.normal(size=4 * n), "z": rng.normal(size=4 * n)})
+    data["y"] = (rng.uniform(size=4 * n) < 1 / (1 + np.exp(-2 * rng.normal(size=n)[data["g"]]))).astype(int)
+    model = natvi.glmm("y ~ x + (1 + x + z || g)", data, family="bernoulli")
+    with pytest.raises(ValueError, match=r"at most two unless.*method='gva'"):
+        model.fit(method="marginal")
+    result = model.fit()
+    assert result.method == "gva"
+    if result.trust == "good":
+        assert "passes the check" in choice(result)
+    else:
+        assert "too many random effects" in choice(result)
+
+
+def not_positive(*args: object) -> None:
+    raise np.linalg.LinAlgError("Matrix is not positive definite")
+
+
+@pytest.mark.parametrize(
+    ("part", "stand_in", "words"),
+    [("_weigh", lambda *args: None, "not finite around its mode"), ("propose", not_positive, "has no factor")],
+)
+def test_trouble_of_the_marginal_method_gives_the_gaussian_back(
+    part: str, stand_in: Callable, words: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = natvi.glmm(TOENAIL, load_toenail(), family="bernoulli")
+    plain = model.fit(method="gva")
+    monkeypatch.setattr(mixed_marginal, part, stand_in)
+    result = model.fit()
+    assert (result.method, result.elbo) == ("gva", plain.elbo) and "gave no draws" in choice(result)
+    assert result.trust != "good" and any(words in reason for reason in result.trust_reasons)
+    assert any("does not fit" in reason for reason in result.trust_reasons)  # the verdict on the Gaussian stays
+    with pytest.raises(FloatingPointError, match=rf"method='marginal' gave no draws.*{words}.*method='gva'"):
+        model.fit(method="marginal")
+
+
+def test_limits_of_rows_and_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = natvi.glmm(TOENAIL, load_toenail(), family="bernoulli")
+    assert model.fit(max_steps=3).method == "gva"
+    monkeypatch.setattr(mixed_auto, "MOST_ROWS", 100)
+    result = model.fit()
+    assert result.method == "gva" and "not considered" in choice(result) and result.trust == "use with care"
+
+
+def test_other_starts_that_end_elsewhere_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixed_auto, "APART", -1.0)  # whatever the bounds, they are too far apart
+    result = natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson", prior="paper").fit()
+    assert result.trust == "use with care" and "another start" in result.trust_reasons[0]

@@ -187,7 +187,7 @@ def test_a_planted_upward_import_is_caught(tmp_path, file, source, culprit):
 @pytest.mark.parametrize(
     ("file", "source"),
     [
-        ("gaussian/dense.py", "from natvi.target import term\nfrom natvi import linalg, precision"),
+        ("gaussian/dense.py", "from natvi.target import term\nfrom natvi import linalg, x64"),
         ("natural/direction.py", "from natvi.derivatives.exact import elbo"),
         ("result/result.py", "from natvi.show import plots\nfrom ..run import loop\nfrom . import outcome"),
         ("cli.py", "from natvi.models.mixed import door\nimport natvi.data"),

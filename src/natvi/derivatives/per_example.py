@@ -119,7 +119,7 @@ def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGrad
     return CurvatureGradient(
         elbo,
         scale * jnp.sum(gradients, axis=0) + target.prior.gradient(gaussian.mean),
-        add_to_diagonal(curvature, target.prior.precision, gaussian.factor),
+        add_to_diagonal(curvature, target.prior.precision_at(gaussian.mean), gaussian.factor),
     )
 
 

@@ -155,7 +155,7 @@ def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], 
     _, grad, each = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, q.mean))
     start = _Looked(q.mean, jnp.asarray(-jnp.inf), grad, each, jnp.ones(()), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(promising, step, start)
-    return end.mean, Expectation(end.value, end.grad, target.second_order(end.each, q.factor))
+    return end.mean, Expectation(end.value, end.grad, target.second_order(end.each, q._replace(mean=end.mean)))
 
 
 class DiagonalSystem(eqx.Module):

@@ -8,7 +8,7 @@ log-likelihood is a sum of one-dimensional expectations (E psi, E psi', E psi'')
 Only the entries on the factor's pattern are computed.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,7 +17,7 @@ from jaxtyping import Array, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import DiagonalFactor
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.flat import FlatMarginals, FlatPoint, FlatPrior
 from natvi.target.rows import scale_up
 from natvi.typing import Factor, Hessian
 
@@ -44,38 +44,11 @@ class Observations(NamedTuple):
     columns: Float[Array, "p k"] | None = None  # X once more, transposed: X' W X is nearly twice as fast with it
 
 
-@runtime_checkable
-class FlatMarginals(Protocol):
-    """What the rows ask of a Gaussian."""
-
-    @property
-    def mean(self) -> Any:
-        """The mean."""
-        ...
-
-    @property
-    def factor(self) -> Factor:
-        """The factor, whose pattern the Hessian is needed on."""
-        ...
-
-    def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
-        """Return Var(a' theta) for every row a."""
-        ...
-
-    def covariance_product(self, x: Any) -> Any:
-        """Return Sigma x."""
-        ...
-
-    def marginal_sds(self) -> Any:
-        """Return the sd of every coordinate."""
-        ...
-
-
 class DesignRows(eqx.Module):
     """log p(theta) + (N/k) sum over k rows of weight_i log p(y_i | eta_i, dispersion) + constant."""
 
     rows: Observations
-    prior: IndependentNormal
+    prior: FlatPrior
     family: RowFamily = eqx.field(static=True)
     num_rows: int = eqx.field(static=True)
     constant: float | Float[Array, ""] = 0.0  # of the whole data, such as log binomial coefficients
@@ -102,7 +75,7 @@ class DesignRows(eqx.Module):
 
     def hessian(self, theta: Float[Array, " d"], factor: Factor) -> Hessian:
         """Return the Hessian at one point on the factor's pattern."""
-        return self.second_order(self._at(theta), factor)
+        return self.second_order(self._at(theta), FlatPoint(theta, factor))
 
     def row_gradients(self, theta: Float[Array, " d"]) -> Float[Array, "k d"]:
         """Return the gradient of each row's log-likelihood, not scaled up."""
@@ -133,7 +106,7 @@ class DesignRows(eqx.Module):
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
-        return Expectation(*self._whole(total[:2], gaussian), self._with_prior(self._scale * total.hess))
+        return Expectation(*self._whole(total[:2], gaussian), self._with_prior(self._scale * total.hess, gaussian))
 
     def moments(self, gaussian: FlatMarginals) -> PredictorMoments:
         """Return mean and variance of every row's predictor, with those of the dispersion and its covariances."""
@@ -157,17 +130,17 @@ class DesignRows(eqx.Module):
         """Return E log-density and E grad."""
         return self._whole(self._sums(each), gaussian)
 
-    def second_order(self, each: RowExpectation, factor: Factor) -> Hessian:
-        """Return E hess on the factor's pattern."""
-        return self._with_prior(self._scale * self._hessian(each, factor))
+    def second_order(self, each: RowExpectation, gaussian: FlatMarginals) -> Hessian:
+        """Return E hess on the pattern of the Gaussian's factor."""
+        return self._with_prior(self._scale * self._hessian(each, gaussian.factor), gaussian)
 
     def _whole(
         self, rows: tuple[Float[Array, ""], Float[Array, " d"]], gaussian: FlatMarginals
     ) -> tuple[Float[Array, ""], Float[Array, " d"]]:
         """Scale value and gradient of the rows up and add what does not come from rows."""
         value, grad = rows
-        prior = self.prior.expected_value(gaussian.mean, gaussian.marginal_sds() ** 2)
-        return self._scale * value + self.constant + prior, self._scale * grad + self.prior.gradient(gaussian.mean)
+        prior = self.prior.expected(gaussian)
+        return self._scale * value + self.constant + prior.value, self._scale * grad + prior.grad
 
     def _cut(self, start: Array | int, size: int) -> "DesignRows":
         """Return the target with `size` rows from `start` on."""
@@ -233,5 +206,8 @@ class DesignRows(eqx.Module):
         rest = (Xt[half:] * weights) @ Xt.T
         return jnp.concatenate([jnp.concatenate([first, rest[:, :half].T], axis=1), rest])
 
-    def _with_prior(self, hess: Hessian) -> Hessian:
-        return hess - (self.prior.precision if hess.ndim == 1 else jnp.diag(self.prior.precision))
+    def _with_prior(self, hess: Hessian, gaussian: FlatMarginals) -> Hessian:
+        precision = self.prior.expected(gaussian).precision
+        if hess.ndim == 1:
+            return hess - (precision if precision.ndim == 1 else jnp.diagonal(precision))
+        return hess - (jnp.diag(precision) if precision.ndim == 1 else precision)

@@ -6,6 +6,8 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natvi.target.flat import FlatMarginals, PriorExpectation
+
 
 class IndependentNormal(eqx.Module):
     """theta ~ N(mean, diag(sd^2)), constants included (paper, Section 8: mean 0, sd 10).
@@ -32,6 +34,15 @@ class IndependentNormal(eqx.Module):
     def gradient(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return the gradient of the log-density."""
         return -(theta - self.mean) * self.precision
+
+    def precision_at(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the diagonal of minus the Hessian at one point: the same everywhere."""
+        return self.precision
+
+    def expected(self, gaussian: FlatMarginals) -> PriorExpectation:
+        """Return E log p with E grad and minus E hess, exactly."""
+        value = self.expected_value(gaussian.mean, gaussian.marginal_sds() ** 2)
+        return PriorExpectation(value, self.gradient(gaussian.mean), self.precision)
 
     def value(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
         """Return the log-density at one point."""

@@ -14,7 +14,8 @@ W^-1: with y_k = 1 and y_l = -sum_{k <= m < l} W_lm y_m / W_ll,
     log s_k = -omega_kk + (1/2) log(1 + sum_{l > k} y_l^2),
 
 a function of the columns k, ..., r of W alone: the end of omega = vech(W*). What is linear in omega has a closed
-expectation; a function of log s_k is integrated by a product Gauss-Hermite rule over that end of omega.
+expectation; a function of log s_k is integrated over that end of omega: by a product Gauss-Hermite rule in one or
+three variables, by fixed points in six or more.
 """
 
 import math
@@ -26,13 +27,14 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.quadrature.fixed_points import fixed_points
 from natvi.target.point_mass import PointMass
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity, scale_log_density
 from natvi.target.term import Contribution, Marginals
 
-NODES_PER_DIMENSION = {1: 61, 3: 21, 6: 5}
-LARGEST_R = 3
+NODES_PER_DIMENSION = {1: 61, 3: 13}
+NUM_POINTS = 4096
 
 
 def log_sds(r: int, omega: Float[Array, "k ..."]) -> Float[Array, "r ..."]:
@@ -74,8 +76,8 @@ class OmegaPrior(eqx.Module):
     def of(cls, densities: tuple[ScaleDensity, ...], eta: float, start: int) -> "OmegaPrior":
         """Build the term from one density per sd and the parameter of the LKJ prior."""
         r = len(densities)
-        if not 2 <= r <= LARGEST_R:
-            raise ValueError(f"A prior of correlated sds is for 2 to {LARGEST_R} random effects per group, not {r}.")
+        if r < 2:
+            raise ValueError(f"A prior of correlated sds is for 2 or more random effects per group, not {r}.")
         parameters = tuple(jnp.asarray(density.parameters) for density in densities)
         constant = jnp.asarray(log_lkj_constant(r, eta))
         return cls(parameters, jnp.asarray(eta), constant, tuple(density.name for density in densities), start)
@@ -92,12 +94,12 @@ class OmegaPrior(eqx.Module):
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
-        return self._log_density(theta.shared[self.own])
+        return self.log_density(theta.shared[self.own])
 
     def expected(self, gaussian: Marginals) -> Contribution:
         """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
         (r, n), own = gaussian.mean.local.shape, self.own
-        total = self._log_density
+        total = self.log_density
         if not isinstance(gaussian, PointMass):
             # backwards, so that the end of omega depends on the first variables of the rule only
             root = jnp.linalg.cholesky(_shared_covariance(gaussian)[own, own][::-1, ::-1])
@@ -115,7 +117,8 @@ class OmegaPrior(eqx.Module):
             ArrowMatrix(jnp.zeros((r, r, n)), jnp.zeros((mean.shape[0], r, n)), hess),
         )
 
-    def _log_density(self, omega: Float[Array, " k"]) -> Float[Array, ""]:
+    def log_density(self, omega: Float[Array, " k"]) -> Float[Array, ""]:
+        """Return the log-density of omega."""
         each = [self._of_sd(k, log_s) for k, log_s in enumerate(log_sds(self.r, omega))]
         return self._linear(omega) + sum(each, jnp.zeros(()))
 
@@ -133,7 +136,7 @@ class OmegaPrior(eqx.Module):
     def _expected_of_sd(self, k: int, omega: Float[Array, " k"], root: Float[Array, "k k"]) -> Float[Array, ""]:
         tail = omega[omega_positions(self.r)[k, k] :]
         d = tail.shape[0]
-        z, w = _product_rule(d)
+        z, w = _rule(d)
         nodes = tail[:, None] + (root[:d, :d] @ jnp.asarray(z))[::-1]
         return jnp.asarray(w) @ self._of_sd(k, _log_sd(self.r, k, nodes))
 
@@ -145,8 +148,10 @@ def _shared_covariance(gaussian: Marginals) -> Float[Array, "g g"]:
     return covariance()
 
 
-def _product_rule(d: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return nodes `(d, k^d)` and weights for d independent standard normals."""
+def _rule(d: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return nodes `(d, k)` and weights `(k,)` for d independent standard normals."""
+    if d not in NODES_PER_DIMENSION:
+        return fixed_points(d, NUM_POINTS), np.full(NUM_POINTS, 1.0 / NUM_POINTS)
     x, w = np.polynomial.hermite_e.hermegauss(NODES_PER_DIMENSION[d])
     grids = np.meshgrid(*[x] * d, indexing="ij")
     weights = np.meshgrid(*[w / np.sqrt(2 * np.pi)] * d, indexing="ij")

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.flat import FlatPrior
 from natvi.typing import Vector
 
 T = TypeVar("T", bound="RowTarget")
@@ -33,7 +33,7 @@ class RowTarget(Protocol):
         ...
 
     @property
-    def prior(self) -> IndependentNormal:
+    def prior(self) -> FlatPrior:
         """The prior."""
         ...
 
@@ -65,7 +65,7 @@ class FunctionRows(eqx.Module):
 
     log_likelihood: Callable[[Any, Any], Float[Array, " k"]] = eqx.field(static=True)
     rows: Any
-    prior: IndependentNormal
+    prior: FlatPrior
     num_rows: int = eqx.field(static=True)
 
     def with_rows(self, rows: Any) -> "FunctionRows":

@@ -51,9 +51,16 @@ class ScaleDensity(NamedTuple):
 
     def interval(self, prob: float = 0.95) -> tuple[float, float]:
         """Return the central interval of the given probability."""
-        tails = 0.5 - prob / 2, 0.5 + prob / 2
-        low, high = (float(FAMILIES[self.name].quantile(p, *self.parameters)) for p in tails)
-        return low, high
+        return self.quantile(0.5 - prob / 2), self.quantile(0.5 + prob / 2)
+
+    def quantile(self, prob: float) -> float:
+        """Return the number that x is below with the given probability."""
+        return float(FAMILIES[self.name].quantile(prob, *self.parameters))
+
+    @property
+    def median(self) -> float:
+        """The number that x is as often below as above."""
+        return self.quantile(0.5)
 
 
 def scale_log_density(name: str, log_x: Float[Array, "*n"], parameters: Float[Array, " k"]) -> Float[Array, "*n"]:

@@ -14,44 +14,51 @@ NODES = 64
 
 
 class ScalePrior(eqx.Module):
-    """The prior of x = exp(sign theta_k), as a density of the shared coordinate theta_k.
+    """The prior of x = exp(power theta_k), as a density of the coordinate theta_k.
 
-    log p(theta_k) = log p_x(x) + log x: the last summand is the log-Jacobian. The random effects' omega_kk is minus a
-    log sd (sign -1), a log dispersion is itself (sign 1).
+    log p(theta_k) = log p_x(x) + log x + log |power|: the last two are the log-Jacobian. The random effects' omega_kk
+    is minus a log sd (power -1), a log dispersion is itself (power 1), and 1 / sqrt(phi) has the power -1/2 of phi.
     """
 
     parameters: Float[Array, " k"] = eqx.field(converter=jnp.asarray)
     name: str = eqx.field(static=True)
     start: int = eqx.field(static=True)
-    sign: int = eqx.field(static=True)
+    power: float = eqx.field(static=True)
 
     @classmethod
-    def of(cls, density: ScaleDensity, start: int, sign: int) -> "ScalePrior":
+    def of(cls, density: ScaleDensity, start: int, power: float) -> "ScalePrior":
         """Build the term from a density of x."""
-        return cls(jnp.asarray(density.parameters), density.name, start, sign)
+        return cls(jnp.asarray(density.parameters), density.name, start, power)
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
-        return self._log_density(theta.shared[self.start])
+        return self.at(theta.shared[self.start])
 
     def expected(self, gaussian: Marginals) -> Contribution:
-        """Return the expectation by Gauss-Hermite quadrature; derivatives in the mean give E grad and E hess."""
+        """Return the expectation with E grad and E hess."""
         r, n = gaussian.mean.local.shape
-        sd = jnp.sqrt(gaussian.shared_variances()[self.start])
-        x, w = np.polynomial.hermite_e.hermegauss(NODES)
-        nodes, weights = jnp.asarray(x), jnp.asarray(w / np.sqrt(2 * np.pi))
-
-        def total(mean: Float[Array, ""]) -> Float[Array, ""]:
-            return weights @ self._log_density(mean + sd * nodes)
-
-        mean = gaussian.mean.shared[self.start]
-        grad, hess = jax.grad(total)(mean), jax.grad(jax.grad(total))(mean)
+        mean, variance = gaussian.mean.shared[self.start], gaussian.shared_variances()[self.start]
+        value, grad, hess = self.expected_at(mean, variance)
         return Contribution(
-            total(mean),
+            value,
             ArrowVector(jnp.zeros((r, n)), grad[None]),
             ArrowMatrix(jnp.zeros((r, r, n)), jnp.zeros((1, r, n)), hess[None, None]),
         )
 
-    def _log_density(self, coordinate: Float[Array, "*n"]) -> Float[Array, "*n"]:
-        log_x = self.sign * coordinate
-        return scale_log_density(self.name, log_x, self.parameters) + log_x
+    def expected_at(
+        self, mean: Float[Array, ""], variance: Float[Array, ""]
+    ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
+        """Return the expectation by Gauss-Hermite quadrature; its derivatives in the mean are E grad and E hess."""
+        x, w = np.polynomial.hermite_e.hermegauss(NODES)
+        nodes, weights = jnp.asarray(x), jnp.asarray(w / np.sqrt(2 * np.pi))
+        sd = jnp.sqrt(variance)
+
+        def total(mean: Float[Array, ""]) -> Float[Array, ""]:
+            return weights @ self.at(mean + sd * nodes)
+
+        return total(mean), jax.grad(total)(mean), jax.grad(jax.grad(total))(mean)
+
+    def at(self, coordinate: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Return the log-density of the coordinate."""
+        log_x = self.power * coordinate
+        return scale_log_density(self.name, log_x, self.parameters) + log_x + np.log(abs(self.power))

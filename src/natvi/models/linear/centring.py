@@ -9,16 +9,15 @@ a linear map of determinant one: the bound stays as it is, and the prior, indepe
 carried along exactly. Independent coordinates of q would not stay independent, so only a full covariance is centred.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.target.design_rows import DesignRows, FlatMarginals, Observations
+from natvi.target.flat import FlatMarginals, PriorExpectation
 from natvi.target.independent_normal import IndependentNormal
-from natvi.typing import Hessian
 
 LARGEST_SHIFT = 1e3  # of a mean, in sds
 LOOKED_ROWS = 10_000  # to see whether any column needs it
@@ -104,33 +103,18 @@ class ShiftedNormal(IndependentNormal):
         """Return the log-density at one point."""
         return self._user().value(self.back(theta))
 
-    def expected_under(self, gaussian: FlatMarginals) -> Float[Array, ""]:
-        """Return the expected log-density: only the variance of theta_at differs from that of theta'_at."""
+    def precision_at(self, theta: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return the diagonal of minus the Hessian: the same everywhere."""
+        return self.precision
+
+    def expected(self, gaussian: FlatMarginals) -> PriorExpectation:
+        """Return E log p with its derivatives: only the variance of theta_at differs from that of theta'_at."""
         variances = (gaussian.marginal_sds() ** 2).at[self.at].set(gaussian.row_variances(self.row[None])[0])
-        return self._user().expected_value(self.back(gaussian.mean), variances)
+        value = self._user().expected_value(self.back(gaussian.mean), variances)
+        return PriorExpectation(value, self.gradient(gaussian.mean), self.whole_precision)
 
     def _user(self) -> IndependentNormal:
         return IndependentNormal(self.mean, self.sd)
-
-
-class CentredRows(DesignRows):
-    """Rows whose prior is that of other coefficients."""
-
-    prior: ShiftedNormal
-
-    def with_rows(self, rows: Any) -> "CentredRows":
-        """Return the target with these rows standing for all."""
-        return CentredRows(Observations(*rows), self.prior, self.family, self.num_rows, self.constant)
-
-    def _whole(
-        self, rows: tuple[Float[Array, ""], Float[Array, " d"]], gaussian: FlatMarginals
-    ) -> tuple[Float[Array, ""], Float[Array, " d"]]:
-        value, grad = rows
-        prior = self.prior.expected_under(gaussian)
-        return self._scale * value + self.constant + prior, self._scale * grad + self.prior.gradient(gaussian.mean)
-
-    def _with_prior(self, hess: Hessian) -> Hessian:
-        return hess - self.prior.whole_precision
 
 
 def centred_prior(prior: IndependentNormal, centring: Centring, scales: np.ndarray | None) -> ShiftedNormal:

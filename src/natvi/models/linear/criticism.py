@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from natvi.families.table import Family
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
+from natvi.models.regression.log_prior import log_prior
 from natvi.x64 import float64
 
 if TYPE_CHECKING:
@@ -108,9 +109,8 @@ def log_ratios(fit: "GlmFit", rows: GlmRows, theta: np.ndarray) -> np.ndarray:
             np.asarray(_row_sums(fit.family, *arrays, jnp.asarray(part))) for _, part in _chunks(theta, len(rows.y))
         ]
     likelihood = np.concatenate(sums)[: len(theta)]
-    scaled = (theta - fit.prior.mean) / fit.prior.sd
-    prior = -0.5 * np.sum(scaled**2, axis=1) - np.sum(np.log(fit.prior.sd))
-    # log q up to the same -(d/2) log 2 pi as the prior
+    prior = log_prior(fit.prior, theta) + 0.5 * theta.shape[1] * np.log(2 * np.pi)
+    # log q up to the same -(d/2) log 2 pi
     if fit.is_diagonal:
         z, log_root = (theta - fit.mean) / fit.factor, np.sum(np.log(np.abs(fit.factor)))
     else:

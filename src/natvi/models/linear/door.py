@@ -10,11 +10,13 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
+from natvi.formula.margins import products_of
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import Fitted, fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.options import check_options, check_structure
+from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.result import Result
 from natvi.run.clock import Stopwatch
@@ -30,10 +32,10 @@ class GlmModel:
     Attributes:
         formula: The formula, or None for a model from arrays.
         family: The response distribution with its link.
-        rows: Covariates and responses.
+        rows: Covariates, in the coordinates of the prior, and responses.
         names: Names of the coefficients.
-        prior: Independent normals on the coefficients and the log dispersion.
-        structure: "dense" or "diagonal".
+        prior: Of the coefficients and the log dispersion.
+        structure: "dense" or "diagonal", independent coordinates.
         notes: What was decided on the way, for the summary.
         columns: The recipe that rebuilds the covariates for new data; None for a model from arrays.
         intercept: Whether a column of ones was put before the columns of an array.
@@ -168,9 +170,11 @@ def glm(
         data: A data frame, or anything pandas makes one of.
         family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
         link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
-        prior: "default", N(0, 10²) on every coefficient, scaled to the data for gaussian and gamma responses; "paper",
-            N(0, 10²) whatever the data; a number, the sd of every coefficient; or a dict from names of coefficients
-            to an sd or a pair (mean, sd). On the scale of the data as they are.
+        prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
+            matter; "paper", N(0, 10²) whatever the data; a number, the sd of every coefficient; a dict from names of
+            coefficients to an sd or a pair (mean, sd), on the scale of the data as they are, and from the dispersion's
+            name to a density, e.g. `{"x": 2.5, "sigma": ("half_t", 3, 10)}`; or `model.prior` of another model with the
+            same coefficients, whose numbers are taken over.
         structure: "dense", the full covariance, or "diagonal", independent coefficients.
         weights: The name of a column or one number for each row: how often the row counts.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
@@ -268,15 +272,13 @@ def _model(
     n, p = rows.X.shape
     if p == 0 and not family.has_dispersion:
         raise ValueError("the model has no coefficients. Add an intercept or a covariate, e.g. 'y ~ 1'.")
-    y, X, weight = rows.y, rows.X, rows.weight
     if n == 1:
         notes = (*notes, "a single row: the prior decides what it leaves open")
-        if family.name == "gaussian":
-            notes = (*notes, "the sd of one response is unknown: the prior takes it as 1")
-            y, X, weight = np.array([y[0] - 1.0, y[0] + 1.0]), np.repeat(X, 2, axis=0), None
     elif p > n:
         notes = (*notes, f"more coefficients ({p:,}) than rows ({n:,}): the prior decides what the data leave open")
-    chosen = choose_prior(
-        prior, family.name, y, X, np.zeros((len(y), 0)), family.has_dispersion, names=names, weights=weight
-    )
+    products = None if columns is None else products_of(columns.fixed)
+    data = PriorData(rows.y, rows.X, np.zeros((n, 0)), rows.offset, rows.weight, products)
+    chosen = choose_prior(prior, family, data, names=names)
+    notes = (*notes, chosen.note) if chosen.note else notes
+    rows = rows._replace(X=chosen.coordinates.columns(rows.X))
     return GlmModel(formula, family, rows, names, chosen, structure, notes, columns, intercept)

@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
-from natvi.models.linear.centring import CentredRows, Centring, centred_prior, find_centring
+from natvi.models.linear.centring import Centring, centred_prior, find_centring
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.priors import Prior
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
@@ -25,7 +25,10 @@ from natvi.run.compiled_code import quick_jit
 from natvi.run.rows import climb_rows
 from natvi.run.stochastic import StochasticFitted
 from natvi.target.design_rows import DesignRows, Observations
+from natvi.target.flat import FlatPrior
 from natvi.target.independent_normal import IndependentNormal
+from natvi.target.regression_prior import RegressionPrior
+from natvi.target.scale_prior import ScalePrior
 from natvi.x64 import to_host
 
 OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga": pga, "vogn": vogn}
@@ -35,7 +38,7 @@ WINDOW = 100
 
 
 class Fitted(NamedTuple):
-    """What a fit hands back, on the user's scale."""
+    """What a fit hands back, in the coordinates of the prior."""
 
     mean: np.ndarray
     factor: np.ndarray  # C, lower triangular `(d, d)`; the sds `(d,)` of independent coordinates
@@ -71,19 +74,21 @@ def build_target(
         mean, sd = mean * whole, sd * whole
     offset, weight = (None if part is None else jnp.asarray(part) for part in (rows.offset, rows.weight))
     observations = Observations(jnp.asarray(X), jnp.asarray(rows.y), offset, weight)
-    normal = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
-    if centring is None:
-        return DesignRows(observations, normal, family, len(rows.y), rows.constant)
-    shifted = centred_prior(normal, centring, scales)
-    return CentredRows(observations, shifted, family, len(rows.y), rows.constant)
+    normal: FlatPrior = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
+    if centring is not None:
+        normal = centred_prior(normal, centring, scales)
+    for found in prior.scales.placed:  # the dispersion's, on which no scale acts
+        normal = RegressionPrior(normal, ScalePrior.of(found.density, found.position, found.power))
+    return DesignRows(observations, normal, family, len(rows.y), rows.constant)
 
 
 def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
     """Maximise the exact bound."""
-    centring = find_centring(rows.X) if structure == "dense" else None
+    plain = prior.coordinates.fixed is None  # else the columns are centred and scaled already
+    centring = find_centring(rows.X) if structure == "dense" and plain else None
     if centring is not None:
         rows = rows._replace(X=centring.columns(rows.X))
-    scales = column_scales(rows.X)
+    scales = column_scales(rows.X) if plain else None
     fitted = climb_rows(build_target(rows, family, prior, scales, centring), structure, **options)
     mean, factor = unscaled(fitted.gaussian, scales)
     if centring is not None:
@@ -102,7 +107,7 @@ def fit_stochastically(
     **options: Any,
 ) -> Fitted:
     """Run one of the paper's algorithms in (mu, C) to convergence; the bound at its end is exact, on all rows."""
-    scales = column_scales(rows.X)
+    scales = column_scales(rows.X) if prior.coordinates.fixed is None else None
     target = build_target(rows, family, prior, scales)
     make = {"dense": dense_covariance, "diagonal": diagonal_covariance}[structure]
     batches = None if batch_size is None else ArrayBatches(to_host(target.rows), batch_size, seed=seed)

@@ -11,9 +11,11 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear import criticism as glm_criticism
 from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
-from natvi.models.mixed.variance import lognormal_row
+from natvi.models.regression.coordinates import Coordinates
+from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.priors import Prior
-from natvi.models.regression.tables import gaussian_table, interval_names
+from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 
@@ -61,19 +63,29 @@ class GlmFit:
         return np.abs(self.factor) if self.is_diagonal else np.sqrt(np.sum(self.factor**2, axis=1))
 
     @property
+    def coordinates(self) -> Coordinates:
+        """The coordinates of `mean`, `factor` and `rows`; tables and draws by name are in the user's."""
+        return self.prior.coordinates
+
+    @property
+    def coefficient_sds(self) -> np.ndarray:
+        """The sds of the coefficients, in the user's units."""
+        p, M = len(self.names), self.coordinates.fixed
+        if M is None:
+            return self.sds[:p]
+        root = M * self.factor[:p] if self.is_diagonal else M @ self.factor[:p, :p]
+        return np.sqrt(np.sum(root**2, axis=1))
+
+    @property
     def dispersion_name(self) -> str | None:
         """The dispersion on its natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
-        if self.family.dispersion is None:
-            return None
-        name = self.family.dispersion.removeprefix("log(").removesuffix(")")
-        if name not in self.names:
-            return name
-        return f"residual {name}" if name == "sigma" else f"dispersion {name}"
+        return dispersion_name(self.family, self.names)
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
         p, sds = len(self.names), self.sds
-        tables = {"Coefficients": gaussian_table(list(self.names), self.mean[:p], sds[:p], prob)}
+        mean = self.coordinates.coefficients(self.mean[:p])
+        tables = {"Coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
         if self.dispersion_name is not None:
             row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
             columns = ("mean", "sd", *interval_names(prob))
@@ -88,7 +100,7 @@ class GlmFit:
         )
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
-        """Draw theta = mean + C z, shape `(num_samples, d)`."""
+        """Draw theta = mean + C z, shape `(num_samples, d)`, in the coordinates of the fit."""
         if 8 * num_samples * len(self.mean) > LARGEST_DRAW:
             raise ValueError(
                 f"{num_samples:,} draws of {len(self.mean):,} parameters need "
@@ -100,7 +112,8 @@ class GlmFit:
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the coefficients and the dispersion, by name."""
         draws = self.draws(num_samples, seed)
-        named = {name: draws[:, j] for j, name in enumerate(self.names)}
+        coefficients = self.coordinates.coefficients(draws[:, : len(self.names)])
+        named = {name: coefficients[:, j] for j, name in enumerate(self.names)}
         return named if self.dispersion_name is None else named | {self.dispersion_name: np.exp(draws[:, -1])}
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
@@ -143,7 +156,7 @@ class GlmFit:
 
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and a JSON document from which the model can be rebuilt; the data are not among them."""
-        arrays = {"mean": self.mean, "factor": self.factor, "prior_mean": self.prior.mean, "prior_sd": self.prior.sd}
+        arrays = {"mean": self.mean, "factor": self.factor, **prior_arrays(self.prior)}
         document = {
             "model": "glm",
             "formula": self.formula,
@@ -151,7 +164,7 @@ class GlmFit:
             "link": self.family.link,
             "names": list(self.names),
             "columns": None if self.columns is None else self.columns.to_dict(),
-            "prior": self.prior.description,
+            "prior": store_prior(self.prior),
             "num_rows": self.num_rows,
             "notes": list(self.notes),
             "intercept": self.intercept,
@@ -168,7 +181,7 @@ class GlmFit:
             names=tuple(document["names"]),
             mean=arrays["mean"],
             factor=arrays["factor"],
-            prior=Prior(arrays["prior_mean"], arrays["prior_sd"], document["prior"]),
+            prior=restore_prior(arrays, document["prior"], tuple(document["names"]), 0),
             num_rows=document["num_rows"],
             notes=tuple(document["notes"]),
             columns=None if document["columns"] is None else ColumnRecipe.from_dict(document["columns"]),

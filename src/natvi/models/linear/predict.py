@@ -119,14 +119,14 @@ def _mean(family: Family, eta: jax.Array) -> jax.Array:
 
 
 def covariates(fit: "GlmFit", data: Any) -> tuple[np.ndarray, np.ndarray | None, pd.Index]:
-    """Return covariates, offset and labels of new rows; without data those of the training rows."""
+    """Return covariates in the coordinates of the fit, offset and labels: of new rows, or of the training rows."""
     if data is None:
         rows = training_rows(fit)
         return rows.X, rows.offset, pd.RangeIndex(len(rows.y))
     if fit.columns is not None:
         frame = as_frame(data)
         X, _, offset = fit.columns.apply(frame)
-        return X, offset if fit.columns.offset else None, frame.index
+        return fit.coordinates.columns(X), offset if fit.columns.offset else None, frame.index
     parts = _parts(data)
     X = _matrix(fit, parts["X"])
     index = parts["X"].index if isinstance(parts["X"], pd.DataFrame) else pd.RangeIndex(len(X))
@@ -140,7 +140,7 @@ def covariates(fit: "GlmFit", data: Any) -> tuple[np.ndarray, np.ndarray | None,
     offset = None if offset is None else np.asarray(offset, dtype=np.float64)
     if offset is not None and offset.shape != (len(X),):
         raise ValueError(f"the offset must hold one number for each of the {len(X)} rows; got shape {offset.shape}.")
-    return X, offset, index
+    return fit.coordinates.columns(X), offset, index
 
 
 def rows_with_response(fit: "GlmFit", data: Any) -> GlmRows:

@@ -143,7 +143,7 @@ def find_rows(fit: "MixedFit", data: Any, with_response: bool = True) -> MixedRo
             )
         return fit.rows
     frame = as_frame(data)
-    X, Z, offset = fit.columns.apply(frame)
+    X, Z, offset = fit.covariates(frame)
     codes = group_codes(fit, frame)
     unseen = codes < 0
     if unseen.any():

@@ -1,14 +1,16 @@
 """The formula door to mixed models."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Array, Float
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
+from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
@@ -18,6 +20,7 @@ from natvi.models.mixed.notes import describe_data
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.regression.options import check_options
+from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.models.regression.response import encode_response, row_weights
 from natvi.optimize.ascent import Packed, unpack
@@ -33,7 +36,7 @@ STRUCTURES = {"gva": "arrow", "marginal": "draws"}
 
 @dataclass(frozen=True, eq=False)
 class MixedModel:
-    """A mixed model with its data, ready to be fitted."""
+    """A mixed model with its data, ready to be fitted; the columns of `design` are those of the prior's coordinates."""
 
     formula: str
     family: Family
@@ -116,8 +119,8 @@ class MixedModel:
             if optimizer != ASCENT:
                 return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
             fitted = climb(target, start, tolerance=tolerance, **keeping)
-            posterior, sds = to_host(_finish(fitted.state.ascent.x))
-        model = named(posterior, sds.local)
+            posterior, covariances = to_host(_finish(fitted.state.ascent.x))
+        model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
         chosen = choose(stage, method, progress)
         concerns = chosen.concerns
@@ -135,8 +138,11 @@ class MixedModel:
             steps=chosen.steps,
         )
 
-    def _fitted(self, posterior: ArrowPrecision, local_sds: np.ndarray, place: np.ndarray) -> MixedFit:
-        """Put names on a Gaussian, its groups brought from the target's order into the data's."""
+    def _fitted(self, posterior: ArrowPrecision, covariances: np.ndarray, place: np.ndarray) -> MixedFit:
+        """Put names on a Gaussian, its groups brought from the target's order into the data's.
+
+        `covariances` `(r, r, n)` are those of each group's random effects.
+        """
         design = self.design
         assert design.group_labels is not None and design.group_codes is not None
         rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
@@ -149,8 +155,8 @@ class MixedModel:
             group_name=self.group_name,
             group_labels=design.group_labels,
             posterior=_in_order(posterior, place),
-            local_sds=local_sds[..., place],
-            prior=self.prior.description,
+            local_sds=self.prior.coordinates.effect_sds(covariances)[..., place],
+            prior=self.prior,
             num_rows=len(self.y),
             notes=self.notes,
             correlated=design.correlated,
@@ -169,9 +175,9 @@ def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
 
 
 @quick_jit
-def _finish(x: Packed) -> tuple[ArrowPrecision, ArrowVector]:
+def _finish(x: Packed) -> tuple[ArrowPrecision, Float[Array, "r r n"]]:
     posterior = ArrowPrecision.from_natural(*unpack(x))
-    return posterior, posterior.marginal_sds()
+    return posterior, posterior.group_moments(0, 0)[1]
 
 
 def glmm(
@@ -193,9 +199,12 @@ def glmm(
         family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
             of a binomial model, in predictions too, is the proportion of successes.
         link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
-        prior: "default"; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; or a
-            dict from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's
-            name to a density, e.g. `{"x": 2.5, "sd": ("half_normal", 1.0), "corr": ("lkj", 2.0), "sigma": 3.0}`.
+        prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
+            matter; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; a dict
+            from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's name
+            to a density, e.g. `{"x": 2.5, "sd": ("half_normal", 1.0), "corr": ("lkj", 2.0), "sigma": 3.0}`, all on the
+            scale of the data as they are; or `model.prior` of another model with the same parameters, whose numbers
+            are taken over.
         weights: How often each row counts: the name of a column, or one number for each row.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
 
@@ -218,20 +227,23 @@ def glmm(
     design = build_design(parsed, data, missing, weights)
     response = encode_response(design.response, design.response_name, family, design.trials)
     y, weight = response.values, row_weights(design.weights, response.trials)
+    recipe = design.columns
     chosen_prior = choose_prior(
         prior,
-        family,
-        y,
-        design.X,
-        design.Z,
-        chosen.has_dispersion,
+        chosen,
+        PriorData(
+            *(y, design.X, design.Z, design.offset if recipe.offset else None, weight),
+            *(products_of(recipe.fixed), products_of(recipe.random)),
+        ),
         names=design.fixed_names,
-        weights=weight,
         correlated=design.correlated,
         random_names=design.random_names,
         group=parsed.group,
     )
     notes = (*response.notes, *describe_data(design, y, parsed.group, chosen, response.trials))
+    notes = (*notes, chosen_prior.note) if chosen_prior.note else notes
+    inside = chosen_prior.coordinates
+    design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
     constants = response.log_choose
     if constants is not None and design.weights is not None:
         constants = constants * design.weights

@@ -25,7 +25,7 @@ class DrawnFit(MixedFit):
 
     def local_table(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of the random effects, effect after effect."""
-        local, _ = self._kept
+        local = self.coordinates.effects(self._kept[0])
         quantiles = np.quantile(local, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
         parts = (local.mean(axis=0), local.std(axis=0, ddof=1), *quantiles)
         columns = dict(zip(("mean", "sd", *interval_names(prob)), (part.ravel() for part in parts), strict=True))

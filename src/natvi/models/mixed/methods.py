@@ -120,8 +120,8 @@ def fit_with_noise(
     else:
         posterior = first_order(algorithm.target, gaussian)
         elbo, elbo_se = estimate_elbo(algorithm.target, gaussian, ELBO_DRAWS, noise.seed)
-    posterior, sds = to_host((posterior, _local_sds(posterior)))
-    model = named(posterior, sds)
+    posterior, covariances = to_host((posterior, _local_covariances(posterior)))
+    model = named(posterior, covariances)
     if way != "gva":
         model = RvbFit.of(model, target, place, way, fitted.gaussian)
     return Result(
@@ -155,8 +155,8 @@ def _arrow(gaussian: PrecisionGaussian) -> ArrowPrecision:
 
 
 @quick_jit
-def _local_sds(posterior: ArrowPrecision) -> Float[Array, "r n"]:
-    return posterior.marginal_sds().local
+def _local_covariances(posterior: ArrowPrecision) -> Float[Array, "r r n"]:
+    return posterior.group_moments(0, 0)[1]
 
 
 @quick_jit

@@ -16,7 +16,11 @@ from natvi.models.mixed import criticism as mixed_criticism
 from natvi.models.mixed.criticism import MixedRows
 from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.mixed.predict import exact_columns, plain_labels, predict_rows
-from natvi.models.mixed.variance import component_draws, component_names, component_table, dispersion_name
+from natvi.models.mixed.variance import component_draws, component_names, component_table
+from natvi.models.regression.coordinates import Coordinates
+from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
+from natvi.models.regression.priors import Prior
 from natvi.models.regression.tables import gaussian_table
 from natvi.target.random_effects import omega_positions
 from natvi.x64 import float64
@@ -41,7 +45,7 @@ class MixedFit:
     group_labels: np.ndarray
     posterior: ArrowPrecision
     local_sds: np.ndarray
-    prior: str
+    prior: Prior
     num_rows: int
     notes: tuple[str, ...]
     correlated: bool = True
@@ -61,10 +65,15 @@ class MixedFit:
         lines = [
             ("model", f"{self.formula}, {what or self.family.name + ' response'}, {self.family.link} link"),
             ("data", groups),
-            ("prior", self.prior),
+            ("prior", self.prior.description),
         ]
         lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
+
+    @property
+    def coordinates(self) -> Coordinates:
+        """The coordinates of the fit; tables and draws by name are in the user's."""
+        return self.prior.coordinates
 
     @property
     def assumption(self) -> str:
@@ -107,7 +116,8 @@ class MixedFit:
         """Return the fixed effects and the variance components."""
         p = len(self.fixed_names)
         mean, covariance = self.shared_moments()
-        fixed = gaussian_table(list(self.fixed_names), mean[:p], np.sqrt(np.diag(covariance)[:p]), prob)
+        mean, covariance = self.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
+        fixed = gaussian_table(list(self.fixed_names), mean, np.sqrt(np.diag(covariance)), prob)
         return {"Fixed effects": fixed, "Variance components": component_table(self, prob)}
 
     def random_effects(self, prob: float) -> pd.DataFrame:
@@ -121,8 +131,8 @@ class MixedFit:
 
     def local_table(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of the random effects, effect after effect."""
-        mean, sd = np.asarray(self.posterior.mean.local).ravel(), self.local_sds.ravel()
-        return gaussian_table(range(len(mean)), mean, sd, prob)
+        mean = self.coordinates.effects(np.asarray(self.posterior.mean.local)).ravel()
+        return gaussian_table(range(len(mean)), mean, self.local_sds.ravel(), prob)
 
     def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Draw the shared coordinates `(s, g)`."""
@@ -143,14 +153,21 @@ class MixedFit:
                 "Draw fewer, or leave them out with random_effects=False."
             )
         local, shared = self.joint_draws(num_samples, seed, random_effects)
-        named = {name: shared[:, j] for j, name in enumerate(self.fixed_names)}
+        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
+        named = {name: fixed[:, j] for j, name in enumerate(self.fixed_names)}
         named |= dict(zip(component_names(self), component_draws(self, shared).T, strict=True))
         if random_effects:
+            local = self.coordinates.effects(local)
             named |= {f"{e}|{self.group_name}": local[:, k] for k, e in enumerate(self.random_names)}
         return named
 
+    def covariates(self, new_data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return X, Z and the offset of new rows, in the coordinates of the fit."""
+        X, Z, offset = self.columns.apply(new_data)
+        return self.coordinates.columns(X), self.coordinates.random_columns(Z), offset
+
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Draw `(s, r, n)` and `(s, g)`."""
+        """Draw `(s, r, n)` and `(s, g)`, in the coordinates of the fit."""
         with float64():
             draw = partial(_draw, jax.device_put(self.posterior))
         return draw_in_batches(draw, num_samples, seed, self.local_sds.size, keep_local)
@@ -205,6 +222,7 @@ class MixedFit:
             "factor_shared": factor.shared,
             "inverse_shared": inverse,
             "local_sds": self.local_sds,
+            **prior_arrays(self.prior),
         }
         document = {
             "model": "glmm",
@@ -216,7 +234,7 @@ class MixedFit:
             "random_names": list(self.random_names),
             "group_name": self.group_name,
             "group_labels": plain_labels(self.group_labels).tolist(),
-            "prior": self.prior,
+            "prior": store_prior(self.prior),
             "num_rows": self.num_rows,
             "notes": list(self.notes),
             "correlated": self.correlated,
@@ -249,7 +267,9 @@ class MixedFit:
             group_labels=plain_labels(document["group_labels"]),
             posterior=ArrowPrecision(mean, factor, arrays["inverse_shared"]),  # type: ignore[arg-type]
             local_sds=arrays["local_sds"],
-            prior=document["prior"],
+            prior=restore_prior(
+                arrays, document["prior"], tuple(document["fixed_names"]), len(document["random_names"])
+            ),
             num_rows=document["num_rows"],
             notes=tuple(document["notes"]),
             correlated=document.get("correlated", True),

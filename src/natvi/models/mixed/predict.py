@@ -53,7 +53,7 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
     if new_data is None:
         raise ValueError("predict needs new_data: a data frame with the columns of the formula.")
     frame = as_frame(new_data)
-    X, Z, offset = fit.columns.apply(frame)
+    X, Z, offset = fit.covariates(frame)
     codes = group_codes(fit, frame) if groups == "known" else np.full(len(X), -1)
     new_groups = _unseen_labels(fit, frame, codes) if groups == "known" else []
     if groups == "population":

@@ -121,13 +121,13 @@ def _spread(
 def within_prior(shared: np.ndarray, scales: ScalePriors, r: int) -> np.ndarray:
     """Bring rough sds and a rough dispersion into the central interval of the priors that were set for them."""
     moved = shared.copy()
-    places = [(found.position, found.sign, found.density) for found in scales.placed]
+    places = [(found.position, found.power, found.density) for found in scales.placed]
     if scales.covariance is not None:
         start, densities, _ = scales.covariance
-        places += [(start + omega_positions(r)[k, k], -1, density) for k, density in enumerate(densities)]
-    for position, sign, density in places:
+        places += [(start + omega_positions(r)[k, k], -1.0, density) for k, density in enumerate(densities)]
+    for position, power, density in places:
         low, high = np.log(density.interval())
-        moved[position] = sign * np.clip(sign * moved[position], low, high)
+        moved[position] = np.clip(power * moved[position], low, high) / power
     return moved
 
 

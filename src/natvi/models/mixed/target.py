@@ -77,7 +77,7 @@ def build_target(
 def prior_terms(prior: Prior) -> tuple[Term, ...]:
     """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
     normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
-    alone = tuple(ScalePrior.of(found.density, found.position, found.sign) for found in prior.scales.placed)
+    alone = tuple(ScalePrior.of(found.density, found.position, found.power) for found in prior.scales.placed)
     covariance = prior.scales.covariance
     if covariance is None:
         return (normals, *alone)

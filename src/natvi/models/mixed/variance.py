@@ -5,30 +5,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
-from natvi.families.table import Family
-from natvi.models.regression.tables import interval_names
+from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.tables import interval_names, lognormal_row
 from natvi.target.random_effects import omega_positions
 
 if TYPE_CHECKING:
     from natvi.models.mixed.posterior import MixedFit
 
 NUM_DRAWS = 4000
-
-
-def dispersion_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
-    """Return the name of the dispersion parameter, kept apart from a covariate of that name.
-
-    Example:
-        >>> from natvi.families.table import FAMILIES
-        >>> dispersion_name(FAMILIES["gamma"], ("Intercept",)), dispersion_name(FAMILIES["gaussian"], ("sigma",))
-        ('shape', 'residual sigma')
-    """
-    if family.dispersion is None:
-        return None
-    name = family.dispersion.removeprefix("log(").removesuffix(")")
-    return name if name not in fixed_names else f"residual {name}"
 
 
 def component_names(fit: "MixedFit") -> list[str]:
@@ -57,6 +42,8 @@ def component_draws(fit: "MixedFit", shared: np.ndarray) -> np.ndarray:
     """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`."""
     r = len(fit.random_names)
     inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :], fit.correlated))
+    if fit.coordinates.random is not None:
+        inverse = inverse @ fit.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
     covariance = np.swapaxes(inverse, 1, 2) @ inverse  # (W W')^-1
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     columns = [sds[:, k] for k in range(r)]
@@ -82,17 +69,14 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
         index=pd.Index(component_names(fit)),
     )
     exact = {}
-    if len(fit.random_names) == 1 or not fit.correlated:  # sd = 1 / W_kk
-        exact = {name: (at, -1.0) for name, at in fit.log_sd_positions().items()}
+    M = fit.coordinates.random
+    if len(fit.random_names) == 1 or not fit.correlated:  # sd = M_kk / W_kk
+        units = np.ones(len(fit.random_names)) if M is None else np.abs(np.diagonal(M))
+        exact = {
+            name: (at, -1.0, np.log(u)) for (name, at), u in zip(fit.log_sd_positions().items(), units, strict=True)
+        }
     if dispersion := dispersion_name(fit.family, fit.fixed_names):
-        exact[dispersion] = (len(fit.fixed_names), 1.0)
-    for name, (at, sign) in exact.items():
-        table.loc[name] = lognormal_row(sign * mean[at], float(covariance[at, at]), tail)
+        exact[dispersion] = (len(fit.fixed_names), 1.0, 0.0)
+    for name, (at, sign, log_unit) in exact.items():
+        table.loc[name] = lognormal_row(sign * mean[at] + log_unit, float(covariance[at, at]), tail)
     return table
-
-
-def lognormal_row(m: float, v: float, tail: float) -> tuple[float, float, float, float]:
-    """Return mean, sd and quantiles of e^x for x ~ N(m, v)."""
-    mean = float(np.exp(m + v / 2))
-    z = ndtri(1 - tail) * np.sqrt(v)
-    return mean, float(mean * np.sqrt(np.expm1(v))), float(np.exp(m - z)), float(np.exp(m + z))

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 from natvi.formula.raw_columns import listing
 from natvi.models.regression.scale_settings import ScaleNames, ScaleSettings, read_scales, refuse_correlation
 
-_SHOWN = 6
 _FORMS = (
     "'default' or 'paper', a number (the sd of every coefficient), or a dict from coefficients to an sd or a pair "
     "(mean, sd), and from sds, correlations and the dispersion to a density, e.g. {'x': 2.5, 'age': (0.1, 0.5), "
@@ -110,15 +109,3 @@ def _sd(value: Any, what: str) -> float:
 def normal_words(mean: float, sd: float) -> str:
     """Return a normal in words, such as `N(0, 2.5²)`."""
     return f"N({mean:.4g}, {sd:.4g}²)"
-
-
-def describe_single(single: Mapping[str, tuple[float, float]]) -> str:
-    """Return the normals of single coefficients in words, cut after a few.
-
-    Example:
-        >>> describe_single({"x": (0.0, 2.5)})
-        'x N(0, 2.5²)'
-    """
-    words = [f"{name} {normal_words(*normal)}" for name, normal in single.items()]
-    more = f", ... ({len(words)} in all)" if len(words) > _SHOWN else ""
-    return ", ".join(words[:_SHOWN]) + more

@@ -11,7 +11,6 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from natvi.formula.raw_columns import listing
-from natvi.target.omega_prior import LARGEST_R
 from natvi.target.scale_density import FAMILIES, ScaleDensity
 
 LKJ_FORM = "('lkj', eta) with eta > 0, e.g. ('lkj', 2); eta = 1 is uniform, larger values pull towards zero"
@@ -79,13 +78,7 @@ def read_scales(asked: Mapping[str, Any], names: ScaleNames) -> ScaleSettings:
     key = names.dispersion
     dispersion = read_density(key, asked[key]) if key is not None and key in asked else None
     lkj = _read_lkj(asked["corr"]) if "corr" in asked else None
-    settings = ScaleSettings(every | single, dispersion, lkj)
-    if names.has_correlations and len(names.sds) > LARGEST_R and (settings.sds or lkj is not None):
-        raise ValueError(
-            f"not yet supported: priors on sds and correlations of {len(names.sds)} correlated random effects; "
-            f"{LARGEST_R} are possible. Make them uncorrelated, (... || g), or keep the default."
-        )
-    return settings
+    return ScaleSettings(every | single, dispersion, lkj)
 
 
 def read_density(key: str, value: Any) -> ScaleDensity:

@@ -22,3 +22,10 @@ def interval_names(prob: float) -> tuple[str, str]:
         ('q2.5', 'q97.5')
     """
     return f"q{100 * (0.5 - prob / 2):.12g}", f"q{100 * (0.5 + prob / 2):.12g}"
+
+
+def lognormal_row(m: float, v: float, tail: float) -> tuple[float, float, float, float]:
+    """Return mean, sd and quantiles of e^x for x ~ N(m, v)."""
+    mean = float(np.exp(m + v / 2))
+    z = ndtri(1 - tail) * np.sqrt(v)
+    return mean, float(mean * np.sqrt(np.expm1(v))), float(np.exp(m - z)), float(np.exp(m + z))

@@ -43,7 +43,7 @@ class GlmBatchModel:
         family: The response distribution with its link.
         source: Where the rows come from.
         survey: What the first pass over them found.
-        prior: Independent normals on the coefficients and the log dispersion.
+        prior: Of the coefficients and the log dispersion.
         structure: "dense" or "diagonal".
         intercept: Whether a column of ones was put before the columns of X.
     """
@@ -223,4 +223,7 @@ def glm_batches(
     rows.num_rows = survey.num_rows
     if not rows.names and not chosen.has_dispersion:
         raise ValueError("the model has no coefficients: X has no columns. Give some, or intercept=True.")
-    return GlmBatchModel(chosen, rows, survey, prior_of_survey(prior, chosen, survey, rows.names), structure, intercept)
+    chosen_prior = prior_of_survey(prior, chosen, survey, rows.names)
+    rows.coordinates = chosen_prior.coordinates
+    sample = survey.sample._replace(X=rows.coordinates.columns(survey.sample.X))
+    return GlmBatchModel(chosen, rows, survey._replace(sample=sample), chosen_prior, structure, intercept)

@@ -41,15 +41,15 @@ def sum_rows(source: RowSource, target: DesignRows, scales: np.ndarray, gaussian
 
     L = sum_i E log p(y_i | eta_i) + E log p(theta) + H(q); the step of the mean is Sigma grad_mu L.
     """
-    values, grad = [], np.asarray(target.prior.gradient(gaussian.mean))
+    prior = target.prior.expected(gaussian)
+    values, grad = [], np.asarray(prior.grad)
     for rows in source.read():
         for block in cut(scaled(rows, scales), BLOCK_ROWS):
             value, more = sum_block(target, gaussian, jax.tree.map(jnp.asarray, padded(block, BLOCK_ROWS)))
             values.append(float(value))
             grad = grad + np.asarray(more)
     sds = np.asarray(gaussian.marginal_sds())
-    prior = target.prior.expected_value(gaussian.mean, jnp.asarray(sds**2))
-    elbo = math.fsum([*values, float(target.constant), float(prior), float(gaussian.entropy())])
+    elbo = math.fsum([*values, float(target.constant), float(prior.value), float(gaussian.entropy())])
     step = np.asarray(gaussian.covariance_product(jnp.asarray(grad)))
     return Ending(gaussian, elbo, step, step / sds)
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays
+from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.response import row_weights
 from natvi.run.batches import ArrayBatches, Batches, IteratorBatches, common_length
 from natvi.target.design_rows import Observations
@@ -47,6 +48,7 @@ class RowSource:
         self.num_rows = num_rows
         self.names: tuple[str, ...] = ()
         self.notes: tuple[str, ...] = ()
+        self.coordinates = Coordinates()  # set once the prior is chosen: all rows then come in these
         self._source: Any = source
         self._arrays = None if callable(source) else _sliceable(_parts(source))
         self._family, self._given_names, self._intercept = family, names, intercept
@@ -132,7 +134,7 @@ class RowSource:
             rows = rows._replace(weight=row_weights(weights, rows.trials), constants=constants)
         if self._form is None:
             self._form, self.notes = form, notes
-        return rows
+        return rows._replace(X=self.coordinates.columns(rows.X))
 
 
 class _EncodedBatches:

@@ -7,7 +7,9 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.models.linear.batches.source import RowSource
 from natvi.models.linear.rows import GlmRows
+from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.standard import INTERCEPT, SLOPE, StandardColumns
 
 SAMPLE_ROWS, ROWS_PER_COLUMN = 2048, 20
 
@@ -19,6 +21,7 @@ class Survey(NamedTuple):
         num_rows: The number of rows.
         mean: Weighted means of the columns of X, then of y; of a constant column its value.
         sd: Their weighted sds; exactly zero for constant ones.
+        half_range: Half the distance of the two values of columns that have two; NaN for others.
         constant: What the log-likelihood of the rows lacks, such as log binomial coefficients.
         sample: Rows chosen at random, all of them where they are few.
     """
@@ -26,6 +29,7 @@ class Survey(NamedTuple):
     num_rows: int
     mean: np.ndarray
     sd: np.ndarray
+    half_range: np.ndarray
     constant: float
     sample: GlmRows
 
@@ -55,13 +59,14 @@ def survey_rows(source: RowSource, family: Family) -> Survey:
         ValueError: For rows that are not as they should be, or a response that is the same in all of them.
     """
     moments, constant, seen = _Moments(0.0, np.zeros(()), np.zeros(())), 0.0, 0
-    first, varies = np.zeros(0), np.zeros(0, dtype=bool)
+    first, varies, values = np.zeros(0), np.zeros(0, dtype=bool), _TwoValues()
     sample = _Sample()
     for rows in source.read():
         columns = np.column_stack([rows.X, rows.y])
         if seen == 0:
             first, varies = columns[0].copy(), np.zeros(columns.shape[1], dtype=bool)
         varies |= np.any(columns != first, axis=0)
+        values.add(columns)
         moments = moments.join(_moments_of(columns, rows.weight))
         constant += rows.constant
         seen += len(rows.y)
@@ -74,14 +79,55 @@ def survey_rows(source: RowSource, family: Family) -> Survey:
             "filter applied to the data."
         )
     sd = np.where(varies, np.sqrt(moments.squares / moments.weight), 0.0)
-    return Survey(seen, np.where(varies, moments.mean, first), sd, constant, sample.rows())
+    mean = np.where(varies, moments.mean, first)
+    return Survey(seen, mean, sd, values.half_range(), constant, sample.rows())
 
 
 def prior_of_survey(prior: Any, family: Family, survey: Survey, names: tuple[str, ...]) -> Prior:
-    """Return the prior that all rows in memory would have had: two rows, a sd either side, have their means and sds."""
-    two = np.stack([survey.mean - survey.sd, survey.mean + survey.sd])
-    y, X, none = two[:, -1], two[:, :-1], np.zeros((2, 0))
-    return choose_prior(prior, family.name, y, X, none, family.has_dispersion, names=names)
+    """Return the prior that all rows in memory would have had, the response's scale taken from the sample."""
+    rows = survey.sample
+    none = np.zeros((len(rows.y), 0))
+    data = PriorData(rows.y, rows.X, none, rows.offset, rows.weight, standard=_standard(survey))
+    return choose_prior(prior, family, data, names=names)
+
+
+def _standard(survey: Survey) -> StandardColumns:
+    """Return the standard form of the columns of X, each a number by itself."""
+    mean, sd, half = (part[:-1] for part in (survey.mean, survey.sd, survey.half_range))
+    flat = np.flatnonzero((sd == 0) & (mean != 0))
+    p = len(mean)
+    if not len(flat):
+        sizes = np.hypot(mean, sd)
+        return StandardColumns(None, np.where(sizes > 0, sizes, 1.0), (SLOPE,) * p, {})
+    at = int(flat[0])
+    sizes = np.where(sd == 0, np.abs(mean), np.where(np.isnan(half), sd, half))
+    K = np.eye(p)
+    K[at] -= np.where(sd > 0, mean / mean[at], 0.0)
+    roles = tuple(INTERCEPT if k == at else SLOPE for k in range(p))
+    return StandardColumns(K, np.where(sizes > 0, sizes, 1.0), roles, {at: 1.0 / float(mean[at])})
+
+
+class _TwoValues:
+    """Notes which columns have two values, and which."""
+
+    def __init__(self) -> None:
+        self._first: np.ndarray | None = None
+        self._other = self._more = np.zeros(0)
+
+    def add(self, columns: np.ndarray) -> None:
+        """Look at more rows."""
+        if self._first is None:
+            self._first = columns[0].copy()
+            self._other, self._more = np.full(len(self._first), np.nan), np.zeros(len(self._first), dtype=bool)
+        differs = columns != self._first
+        for at in np.flatnonzero(np.isnan(self._other) & differs.any(axis=0)):
+            self._other[at] = columns[np.argmax(differs[:, at]), at]
+        self._more |= np.any(differs & (columns != self._other), axis=0)
+
+    def half_range(self) -> np.ndarray:
+        """Return half the distance of the two values, NaN for columns of one value or of more than two."""
+        assert self._first is not None
+        return np.where(self._more, np.nan, 0.5 * np.abs(self._other - self._first))
 
 
 def _moments_of(columns: np.ndarray, weight: np.ndarray | None) -> _Moments:

@@ -23,6 +23,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.batches.state import BatchNames, BatchState, BatchWorker, make_worker
 from natvi.models.mixed.posterior import MixedFit
+from natvi.models.regression.priors import Prior
 from natvi.run import Outcome
 from natvi.run.group_batches import GroupSource
 from natvi.run.group_steps import joint_gaussian, unflatten_blocks
@@ -63,7 +64,7 @@ class BatchedFit:
     elbo: float
     outcome: Outcome
     trace: np.ndarray
-    prior: str
+    prior: Prior
     num_groups: int
     state: BatchState
 
@@ -82,7 +83,7 @@ class BatchedFit:
         """Return the Gaussian of the shared coordinates as a mixed model that has no groups, to make tables of."""
         r, g = len(self.names.random), len(self.mean)
         root = np.linalg.cholesky(self.state.precision)
-        mean = ArrowVector(np.zeros((r, 0)), self.mean)  # type: ignore[arg-type]
+        mean = ArrowVector(np.zeros((r, 0)), self.state.mean)  # type: ignore[arg-type]
         factor = ArrowFactor(np.zeros((r, r, 0)), np.zeros((g, r, 0)), root)  # type: ignore[arg-type]
         return MixedFit(
             formula="",
@@ -101,7 +102,10 @@ class BatchedFit:
         )
 
     def posterior(self, groups: np.ndarray | None = None) -> ArrowPrecision:
-        """Return the Gaussian of the shared coordinates and of some groups, by default of all."""
+        """Return the Gaussian of the shared coordinates and of some groups, by default of all, as it was fitted.
+
+        Its coordinates are those of the prior (`prior.coordinates`); `mean` and `covariance` are in the user's.
+        """
         rows = self.state.blocks
         if rows is None:
             raise BatchFitError("The groups' blocks were not kept. Fit with blocks='memory' or the path of a file.")
@@ -109,7 +113,7 @@ class BatchedFit:
         with float64():
             blocks = unflatten_blocks(jnp.asarray(chosen), len(self.names.random), len(self.mean))
             root = jnp.linalg.cholesky(jnp.asarray(self.state.precision))
-            return to_host(jax.jit(joint_gaussian)(jnp.asarray(self.mean), root, blocks))
+            return to_host(jax.jit(joint_gaussian)(jnp.asarray(self.state.mean), root, blocks))
 
 
 def fit_mixed_batches(
@@ -168,19 +172,31 @@ def fit_mixed_batches(
             if outcome in (Outcome.CONVERGED, Outcome.MAX_STEPS):
                 elbo = worker.exact_bound(source)
     done = worker.state
+    mean, covariance = _user_moments(worker.prior, done)
     return BatchedFit(
         family=chosen,
         names=worker.names,
         shared_names=worker.names.shared(chosen),
-        mean=done.mean,
-        covariance=np.linalg.inv(done.precision),
+        mean=mean,
+        covariance=covariance,
         elbo=elbo,
         outcome=outcome,
         trace=np.array(done.trace),
-        prior=worker.prior.description,
+        prior=worker.prior,
         num_groups=source.num_groups,
         state=done,
     )
+
+
+def _user_moments(prior: Prior, state: BatchState) -> tuple[np.ndarray, np.ndarray]:
+    """Return mean and covariance of the shared coordinates, the coefficients in the user's units."""
+    mean, covariance = state.mean, np.linalg.inv(state.precision)
+    if prior.coordinates.fixed is None:
+        return mean, covariance
+    whole = np.eye(len(mean))
+    p = len(prior.names)
+    whole[:p, :p] = prior.coordinates.fixed
+    return whole @ mean, whole @ covariance @ whole.T
 
 
 def _run(

@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.formula.design import build_design, parse_formula
+from natvi.formula.margins import products_of
 from natvi.formula.raw_columns import as_frame, read_column
 from natvi.models.mixed.batches.state import BatchNames
 from natvi.run.group_batches import GroupBatch, GroupedPieces
@@ -49,6 +50,7 @@ class GroupedFrames:
         design = build_design(parsed, first, "error", weights)
         self._recipe, self._response = design.columns, parsed.response
         self.names = BatchNames(design.fixed_names, design.random_names, parsed.group, design.correlated)
+        self.products = products_of(design.columns.fixed), products_of(design.columns.random)
         self._pieces = GroupedPieces(self._read_frames, num_groups)
         self.num_groups = num_groups
 

@@ -13,7 +13,8 @@ from natvi.linalg.grouped_rows import chunk_size
 from natvi.models.mixed.batches.rows import batch_target
 from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
 from natvi.models.mixed.target import prior_terms
-from natvi.models.mixed.variance import dispersion_name
+from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.optimize.ascent import unpack
 from natvi.run import climb
@@ -108,7 +109,7 @@ class BatchWorker:
         return self._move()
 
     def _solve(self, batch: GroupBatch, max_steps: int) -> Site:
-        target = batch_target(batch, self.family, self._cells, self.names.correlated)
+        target = batch_target(_inside(batch, self.prior), self.family, self._cells, self.names.correlated)
         mean, precision = jnp.asarray(self.state.mean), jnp.asarray(self.state.precision)
         kept = self._store.read(batch.groups)
         if kept is None:
@@ -154,6 +155,11 @@ class BatchWorker:
         return float(own.bound) + sum(bounds)
 
 
+def _inside(batch: GroupBatch, prior: Prior) -> GroupBatch:
+    """Return a batch with its columns in the coordinates of the prior."""
+    return batch._replace(X=prior.coordinates.columns(batch.X), Z=prior.coordinates.random_columns(batch.Z))
+
+
 _flatten = jax.jit(flatten_blocks)
 
 
@@ -171,17 +177,14 @@ def make_worker(
     offset = np.zeros(len(pilot.y)) if pilot.offset is None else pilot.offset
     chosen = choose_prior(
         prior,
-        family.name,
-        pilot.y,
-        pilot.X,
-        pilot.Z,
-        family.has_dispersion,
+        family,
+        PriorData(pilot.y, pilot.X, pilot.Z, pilot.offset, pilot.weight, *getattr(source, "products", (None, None))),
         names=names.fixed,
-        weights=pilot.weight,
         correlated=names.correlated,
         random_names=names.random,
         group=names.group,
     )
+    pilot = _inside(pilot, chosen)
     cells = chunk_size(np.bincount(pilot.codes))
     if state is None:
         rows = StartRows(pilot.X, pilot.Z, offset, names.correlated)

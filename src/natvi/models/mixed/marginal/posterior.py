@@ -57,7 +57,7 @@ class MarginalFit(DrawnFit):
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the fixed effects and the variance components, from the weighted draws."""
-        fixed = self.shared[:, : len(self.fixed_names)]
+        fixed = self.coordinates.coefficients(self.shared[:, : len(self.fixed_names)])
         return {
             "Fixed effects": self._table(list(self.fixed_names), fixed, prob),
             "Variance components": self._table(component_names(self), component_draws(self, self.shared), prob),

@@ -1,0 +1,109 @@
+"""Laws of the default prior: a change of units or of a zero changes no prediction, and no bound."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import natvi
+
+N, GROUPS = 90, 9
+CLOSE = 1e-4  # posterior sds
+SHIFTS = st.sampled_from([0.0, -3.0, 2000.0, -1.5e4])
+SCALES = st.sampled_from([1.0, 1e-4, 37.0, -2.5])
+FEW = settings(max_examples=3)
+
+
+def table(family, seed=0):
+    rng = np.random.default_rng(seed)
+    x, z, o = rng.normal(size=N), rng.normal(size=N), rng.normal(0.0, 0.3, N)
+    f, g = rng.choice(list("abc"), N), np.arange(N) % GROUPS
+    effects = rng.normal(size=(GROUPS, 2)) @ [[0.5, 0.0], [0.1, 0.3]]
+    eta = 0.4 + 0.5 * x - 0.3 * z + 0.2 * x * z + 0.5 * (f == "b") + effects[g, 0] + effects[g, 1] * x + o
+    draws = {
+        "gaussian": lambda: eta + rng.normal(0.0, 0.5, N),
+        "poisson": lambda: rng.poisson(np.exp(eta)),
+        "bernoulli": lambda: rng.binomial(1, 1 / (1 + np.exp(-eta))),
+        "gamma": lambda: rng.gamma(3.0, np.exp(eta) / 3.0),
+        "negative_binomial": lambda: rng.negative_binomial(4, 4 / (4 + np.exp(eta))),
+    }
+    return pd.DataFrame({"y": draws[family](), "x": x, "z": z, "o": o, "f": f, "g": g})
+
+
+def fit(kind, data, family, formula="y ~ x*z + f + offset(o)"):
+    if kind == "dense":
+        return natvi.glm(formula, data, family=family).fit(tolerance=1e-12)
+    method = "gva" if kind == "arrow" else "marginal"
+    return natvi.glmm(f"{formula} + (x | g)", data, family=family).fit(method=method, tolerance=1e-12)
+
+
+def same(one, other, first, second, shift=0.0, factor=1.0, jacobian=0.0):
+    """The predictors agree, once the second's are brought to the first's units."""
+    a, b = one.predict(first, kind="link"), other.predict(second, kind="link")
+    np.testing.assert_array_less(np.abs((b["mean"] - shift) / factor - a["mean"]) / a["sd"], CLOSE)
+    np.testing.assert_array_less(np.abs(b["sd"] / abs(factor) / a["sd"] - 1.0), CLOSE)
+    assert other.elbo - jacobian == pytest.approx(one.elbo, abs=1e-3)
+
+
+@pytest.mark.parametrize("kind", ["dense", "arrow", "marginal"])
+@pytest.mark.parametrize("family", ["gaussian", "poisson", "bernoulli"])
+@FEW
+@given(shift=SHIFTS, scale=SCALES, name=st.sampled_from(["x", "z"]))
+def test_shift_and_scale_of_a_variable(kind, family, shift, scale, name):
+    data = table(family)
+    moved = data.assign(**{name: shift + scale * data[name]})
+    same(fit(kind, data, family), fit(kind, moved, family), data, moved)
+
+
+@pytest.mark.parametrize("kind", ["dense", "arrow", "marginal"])
+@FEW
+@given(shift=SHIFTS, scale=st.sampled_from([1e-3, 40.0]))
+def test_units_of_a_gaussian_response(kind, shift, scale):
+    data = table("gaussian")
+    moved = data.assign(y=shift + scale * data["y"], o=scale * data["o"])
+    change = -N * np.log(scale)
+    same(fit(kind, data, "gaussian"), fit(kind, moved, "gaussian"), data, moved, shift, scale, change)
+
+
+@pytest.mark.parametrize("kind", ["dense", "arrow", "marginal"])
+def test_units_of_a_gamma_response(kind):
+    data = table("gamma")
+    moved = data.assign(y=1e3 * data["y"])
+    units = np.log(1e3)
+    same(fit(kind, data, "gamma"), fit(kind, moved, "gamma"), data, moved, units, 1.0, -N * units)
+
+
+@pytest.mark.parametrize("family", ["poisson", "bernoulli", "negative_binomial"])
+@pytest.mark.parametrize("kind", ["dense", "arrow"])
+def test_a_constant_in_the_offset(kind, family):
+    data = table(family)
+    moved = data.assign(o=data["o"] + 3.0)
+    same(fit(kind, data, family), fit(kind, moved, family), data, moved)
+
+
+def test_cells_and_numbers_without_an_intercept():
+    data = table("poisson")
+    moved = data.assign(x=1e4 + 3.0 * data["x"])
+    formula = "y ~ 0 + f + x"
+    same(fit("dense", data, "poisson", formula), fit("dense", moved, "poisson", formula), data, moved)
+
+
+def test_arrays_follow_the_same_laws():
+    data = table("bernoulli")
+    X = data[["x", "z"]].to_numpy()
+    moved = X * [1e-5, 10.0] + [400.0, -3.0]
+    one, other = (natvi.glm_arrays(a, data["y"], family="bernoulli", intercept=True).fit() for a in (X, moved))
+    same(one, other, X, moved)
+
+
+def test_the_order_of_random_terms():
+    data = table("gaussian")
+    data["w"] = data["z"] + 1.0
+    one, other = (
+        natvi.glmm(f"y ~ x + w + ({terms} | g)", data).fit(method="marginal", tolerance=1e-12)
+        for terms in ("1 + x", "x + 1")
+    )
+    a, b = one.summary(), other.summary()
+    b = b.rename(index={"corr(x,Intercept|g)": "corr(Intercept,x|g)"}).loc[a.index]
+    np.testing.assert_array_less(np.abs(a["mean"] - b["mean"]) / a["sd"], 0.05)

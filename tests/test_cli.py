@@ -55,7 +55,7 @@ def strict(text: str) -> dict[str, Any]:
     return json.loads(text, parse_constant=refuse)
 
 
-def check_document(document: dict[str, Any]) -> None:
+def check_document(document: dict[str, Any], elbo: float = -691.166) -> None:
     assert list(document) == [
         "outcome",
         "trust",
@@ -69,7 +69,7 @@ def check_document(document: dict[str, Any]) -> None:
     ]
     assert (document["outcome"], document["trust"], document["method"]) == ("converged", "good", "gva")
     assert document["trust_reasons"] and all(isinstance(reason, str) for reason in document["trust_reasons"])
-    assert document["elbo"] == pytest.approx(-695.792, abs=0.005)
+    assert document["elbo"] == pytest.approx(elbo, abs=0.005)
     assert list(document["coefficients"]) == ["Intercept", "base", "trt", "base:trt", "age", "visit"]
     assert list(document["random_effects"]) == ["sd(Intercept|subject)"]
     for row in (*document["coefficients"].values(), *document["random_effects"].values()):
@@ -85,7 +85,7 @@ def check_document(document: dict[str, Any]) -> None:
 def test_fit_prints_the_summary(table: str) -> None:
     result = run("fit", table, FORMULA, "--family", "poisson")
     direct = natvi.glmm(FORMULA, load_epilepsy(), family="poisson").fit()
-    assert FORMULA in result.stdout and "-695.792 (exact)" in result.stdout and "Trust ✓ good" in result.stdout
+    assert FORMULA in result.stdout and "-691.166 (exact)" in result.stdout and "Trust ✓ good" in result.stdout
     for term in direct.summary().index:
         assert term in result.stdout
     assert result.stderr == ""
@@ -98,7 +98,7 @@ def test_json_on_the_standard_output(table: str) -> None:
 
 def test_json_in_a_file(table: str, tmp_path: Path) -> None:
     result = run("fit", table, FORMULA, "--family", "poisson", "--prior", "paper", "--json", tmp_path / "fit.json")
-    check_document(strict((tmp_path / "fit.json").read_text(encoding="utf-8")))
+    check_document(strict((tmp_path / "fit.json").read_text(encoding="utf-8")), -695.792)
     assert "Fixed effects" in result.stdout
 
 
@@ -279,7 +279,7 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     result = run("demo")
     assert [path.name for path in tmp_path.iterdir()] == ["natvi-demo.html"]
-    assert "-695.792" in result.stdout and "progabide" in result.stderr and "natvi-demo.html" in result.stderr
+    assert "-691.166" in result.stdout and "progabide" in result.stderr and "natvi-demo.html" in result.stderr
     assert run("demo", "--report", tmp_path / "other.html").exit_code == 0
     assert (tmp_path / "other.html").exists()
 

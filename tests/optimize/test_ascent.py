@@ -90,7 +90,7 @@ def alike(plain: bool = False) -> Path:
     rng = np.random.default_rng(0)
     x, g = rng.normal(size=300), np.repeat(np.arange(50), 6)
     data = pd.DataFrame({"y": rng.poisson(np.exp(0.5 + 0.3 * x)), "x": x, "g": g})
-    model = natvi.glmm("y ~ x + (1 | g)", data, family="poisson")
+    model = natvi.glmm("y ~ x + (1 | g)", data, family="poisson", prior="paper")
     target, start, _ = build_target(model.design, model.y, model.family, model.prior)
     return path(target, start, plain)
 

@@ -185,9 +185,7 @@ def test_draws_of_variance_components_agree_with_the_table(
         assert abs(inside - 0.95) < 4.5 * np.sqrt(2 * 0.95 * 0.05 / NUM_DRAWS)
 
 
-def test_correlations_of_draws_agree_with_the_dense_covariance(
-    sleep: natvi.Result, sleep_draws: dict[str, np.ndarray]
-) -> None:
+def test_correlations_of_draws_agree_with_the_dense_covariance(sleep: natvi.Result) -> None:
     arrays, _ = sleep.model.store()
     parts = (arrays[f"factor_{part}"] for part in ("local", "cross", "shared"))
     T = dense_factor(ArrowFactor(*parts))  # type: ignore[arg-type]
@@ -195,14 +193,15 @@ def test_correlations_of_draws_agree_with_the_dense_covariance(
     sds = np.sqrt(np.diag(covariance))
     exact = covariance / np.outer(sds, sds)
     intercept = 36  # after two effects of 18 subjects
+    local, shared = sleep.model.joint_draws(NUM_DRAWS, 1, True)
     for subject in (0, 7, 17):
-        for k, effect in enumerate(("Intercept", "Days")):
+        for k in range(2):
             rho = exact[intercept, 2 * subject + k]
-            empirical = np.corrcoef(sleep_draws["Intercept"], sleep_draws[f"{effect}|Subject"][:, subject])[0, 1]
+            empirical = np.corrcoef(shared[:, 0], local[:, k, subject])[0, 1]
             # Fisher's transform has sd 1/sqrt(n - 3)
             assert abs(np.arctanh(empirical) - np.arctanh(rho)) * np.sqrt(NUM_DRAWS - 3) < 4.5
         assert exact[intercept, 2 * subject] < -0.1  # an intercept is shared between the two, so they compete
-    np.testing.assert_allclose(sds[intercept], sleep.fixed_effects().loc["Intercept", "sd"])
+    np.testing.assert_allclose(sds[intercept:] ** 2, np.diagonal(sleep.model.shared_moments()[1]))
 
 
 # --- predictions -------------------------------------------------------------------------------------------

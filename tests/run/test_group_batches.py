@@ -96,7 +96,7 @@ def test_pieces_frames_and_files_give_the_same(tmp_path):
     frames = GroupedFrames("y ~ x + t + (1 | g)", lambda epoch: iter(cuts), 60)
     first = fit_mixed_batches(frames, family="poisson", prior="paper")
     assert first.names.fixed == ("Intercept", "x", "t") and first.shared_names[-1] == "log W(Intercept)"
-    assert "sd(Intercept|g): 95% of the prior" in first.prior
+    assert "sd(Intercept|g): 95% of the prior" in first.prior.description
 
     def pieces(epoch):
         for cut in cuts:

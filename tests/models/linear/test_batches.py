@@ -144,7 +144,7 @@ def test_offset_weights_and_trials(family: str) -> None:
     rng = np.random.default_rng(0)
     extra: dict[str, Any] = {"offset": rng.normal(size=1000) / 2, "weights": rng.integers(0, 3, 1000)}
     memory = natvi.glm_arrays(**rows, **extra, family=family)
-    batches = natvi.glm_batches(pieces(rows | extra, 123), family=family)
+    batches = natvi.glm_batches(pieces(rows | extra, 123), family=family, prior=memory.prior)
     assert batches.survey.num_rows == 1000
     result = batches.fit(max_steps=100, batch_size=50)
     assert result.outcome == "max_steps" and result.elbo == pytest.approx(bound_in_memory(memory, result), rel=1e-10)

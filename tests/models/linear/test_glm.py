@@ -67,7 +67,7 @@ def same(one: natvi.Result, other: natvi.Result, difference: float = 0.0) -> Non
 def test_the_bound_is_at_its_maximum_and_close_to_the_evidence(family: str) -> None:
     frame = table()
     name, log_density = DENSITIES[family]
-    result = natvi.glm(f"{name} ~ x", frame, family=family).fit()
+    result = natvi.glm(f"{name} ~ x", frame, family=family, prior="paper").fit()
     y = frame[name].to_numpy(dtype=float)
     mean, C = result.model.mean, result.model.factor
     assert result.elbo == pytest.approx(bound(log_density, frame, y, mean, C), abs=1e-7)
@@ -97,7 +97,7 @@ def test_the_bound_is_at_its_maximum_and_close_to_the_evidence(family: str) -> N
 
 def test_gaussian_response_is_ridge_regression_given_sigma() -> None:
     frame = table()
-    result = natvi.glm("size ~ x", frame, prior={"x": (1.0, 0.05)}).fit()
+    result = natvi.glm("size ~ x", frame, prior={"x": (1.0, 0.05), "Intercept": (1.0, 8.0)}).fit()
     model = result.model
     mean, covariance = model.mean, model.factor @ model.factor.T
     # E sigma^-2; the precision of beta is that of the conjugate posterior, and so nearly is its mean
@@ -116,7 +116,7 @@ def test_gaussian_response_is_ridge_regression_given_sigma() -> None:
 @pytest.mark.parametrize(("structure", "elbo"), [("dense", -625.588), ("diagonal", -638.938)])
 def test_german(structure: str, elbo: float) -> None:
     X, y, names = load_german()
-    result = natvi.glm_arrays(X, y, family="bernoulli", names=names, structure=structure).fit()
+    result = natvi.glm_arrays(X, y, family="bernoulli", names=names, structure=structure, prior="paper").fit()
     assert result.outcome == "converged" and result.elbo == pytest.approx(elbo, abs=2e-3)
     assert result.trust == ("good" if structure == "dense" else "use with care")
 
@@ -125,7 +125,7 @@ def test_german(structure: str, elbo: float) -> None:
 def test_a4a() -> None:
     """Nearly separated columns, on which the plain fixed point does not converge."""
     X, y, names = load_a4a()[0]
-    result = natvi.glm_arrays(X, y, family="bernoulli", names=names).fit()
+    result = natvi.glm_arrays(X, y, family="bernoulli", names=names, prior="paper").fit()
     assert result.outcome == "converged" and result.steps < 15
     assert result.elbo == pytest.approx(-1842.244, abs=2e-3)
     text = " ".join(result.trust_reasons)
@@ -195,7 +195,7 @@ def test_offset() -> None:
 
 def test_prior_is_settable_and_stated() -> None:
     frame = table()
-    wide = natvi.glm("event ~ x", frame, family="bernoulli")
+    wide = natvi.glm("event ~ x", frame, family="bernoulli", prior="paper")
     assert wide.prior.description == "N(0, 10²) on every coefficient (paper)" and np.all(wide.prior.sd == 10)
     tight = natvi.glm("event ~ x", frame, family="bernoulli", prior=0.01).fit()
     assert tight.summary()["mean"].abs().max() < 0.02 and "N(0, 0.01²)" in repr(tight)

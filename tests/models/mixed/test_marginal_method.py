@@ -28,7 +28,7 @@ def small_binary(seed: int = 0, groups: int = 60, rows: int = 4, sd: float = 2.0
 
 @pytest.fixture(scope="module")
 def binary() -> natvi.Result:
-    return natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli").fit(method="marginal")
+    return natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli", prior="paper").fit(method="marginal")
 
 
 # --- the draws -----------------------------------------------------------------------------------------------
@@ -63,7 +63,7 @@ def test_draws_agree_with_brute_force(binary: natvi.Result) -> None:
 def test_weighted_rows_agree_with_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
     compile_fits_quickly(monkeypatch)
     data = small_binary().assign(w=np.random.default_rng(1).uniform(0.6, 1.4, 240))
-    result = natvi.glmm("y ~ x + (1 | g)", data, family="bernoulli", weights="w").fit(method="marginal")
+    result = natvi.glmm("y ~ x + (1 | g)", data, family="bernoulli", weights="w", prior="paper").fit(method="marginal")
     check_against_grid(result, *grid_posterior(data, data["w"].to_numpy()))
 
 
@@ -91,7 +91,7 @@ def test_many_rounds_end_with_an_honest_verdict(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 64)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 64)
     monkeypatch.setattr(mixed_marginal, "ENOUGH", 2.0)  # never enough
-    result = natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli").fit(method="marginal")
+    result = natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli", prior="paper").fit(method="marginal")
     assert result.trust == "use with care"
     assert any("64 draws worth" in reason and "NUTS" in reason for reason in result.trust_reasons)
 

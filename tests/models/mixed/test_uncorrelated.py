@@ -23,8 +23,8 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @cache
-def fit_apart() -> natvi.Result:
-    return natvi.glmm(APART, load_sleepstudy()).fit(method="gva")
+def fit_apart(prior: str = "default") -> natvi.Result:
+    return natvi.glmm(APART, load_sleepstudy(), prior=prior).fit(method="gva")
 
 
 def test_sleepstudy_agrees_with_lme4() -> None:
@@ -35,15 +35,15 @@ def test_sleepstudy_agrees_with_lme4() -> None:
         assert abs(fixed.loc[term, "mean"] - value) < 0.1 * fixed.loc[term, "sd"]
     assert list(components.index) == NAMES  # no correlation is a parameter
     for name, value in zip(NAMES, (25.05, 5.99, 25.57), strict=True):
-        assert abs(components.loc[name, "mean"] - value) < 0.3 * components.loc[name, "sd"]
+        assert abs(components.loc[name, "mean"] - value) < 0.4 * components.loc[name, "sd"]
 
 
 def test_a_correlation_squeezed_to_zero_gives_the_same() -> None:
-    model = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy())
+    model = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy(), prior="paper")
     sd = model.prior.sd.copy()
     sd[4] = 1e-5  # of W_21, after two coefficients, log sigma and log W_11; W_11 and W_22 are about 1/25 and 1/6
     squeezed = dataclasses.replace(model, prior=model.prior._replace(sd=sd)).fit(method="gva")
-    apart = fit_apart()
+    apart = fit_apart("paper")
     assert squeezed.elbo == pytest.approx(apart.elbo, abs=1e-4)
     # the tables of the squeezed model come from draws
     np.testing.assert_allclose(squeezed.fixed_effects(), apart.fixed_effects(), rtol=1e-4)

@@ -6,36 +6,38 @@ import numpy as np
 import pytest
 import scipy.stats
 
+from natvi.families.table import find_family
+from natvi.models.regression.prior_data import PriorData
+from natvi.models.regression.prior_words import implied_intervals
 from natvi.models.regression.priors import Prior, choose_prior
-from natvi.models.regression.scale_priors import implied_intervals
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity
 
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(40), rng.normal(size=40)])
-Y = np.exp(rng.normal(size=40))
+Y = np.ceil(np.exp(rng.normal(size=40)))
 FIXED = ("Intercept", "x")
 
 
 def choose(prior: Any = "default", family: str = "poisson", r: int = 1, **options: Any) -> Prior:
-    dispersion = family in ("gaussian", "gamma", "negative_binomial")
     Z = np.column_stack([X[:, :1], rng.normal(size=(40, 5))])[:, :r]
     effects = ("Intercept", "x", "a", "b")[:r]
     options = {"names": FIXED, "random_names": effects, "group": "g"} | options
-    return choose_prior(prior, family, Y, X, Z, dispersion, **options)
+    return choose_prior(prior, find_family(family), PriorData(Y, X, Z), **options)
 
 
-# --- what the default implies for an sd ------------------------------------------------------------------------
+# --- what a prior implies for an sd ------------------------------------------------------------------------------
 
 
-def test_the_default_of_an_sd_is_told():
+def test_priors_of_an_sd_are_told():
     words = "sd(Intercept|g): 95% of the prior between 3e-9 and 3e8"
-    assert choose().description == f"N(0, 10²) on every fixed effect and on ω (paper); {words}"
-    assert choose({"x": 2}).description.endswith(f"; N(0, 10²) on ω; {words}")
-    assert choose(r=0).description == "N(0, 10²) on every coefficient (paper)"
-    both = choose(r=2, correlated=False).description
+    assert choose("paper").description == f"N(0, 10²) on every fixed effect and on ω (paper); {words}"
+    both = choose("paper", r=2, correlated=False).description
     assert both.endswith("; sd(Intercept|g), sd(x|g): 95% of the prior between 3e-9 and 3e8")
-    assert "sd of the random effect: 95%" in choose(random_names=None).description
+    assert choose().description.endswith("; sd(Intercept|g) half-t(3, 2.5), 95% of it below 8")
+    assert "sd of the random effect half-t" in choose(random_names=None).description
+    assert "(at average covariates)" in choose(r=2).description and "corr LKJ(1)" in choose(r=2).description
+    assert "average covariates)" not in choose(r=2, correlated=False).description
 
 
 def test_implied_intervals_of_correlated_effects():
@@ -59,10 +61,9 @@ def test_one_sd():
     for prior in ({"sd": 2}, {"sd(Intercept|g)": ("half_normal", 2.0)}, {"sd": ["half_normal", 2]}):
         chosen = choose(prior)
         (placed,) = chosen.scales.placed
-        assert placed == (2, -1, ScaleDensity("half_normal", (2.0,))) and chosen.scales.covariance is None
-        np.testing.assert_array_equal(chosen.sd, [10, 10, np.inf])
-        words = "sd(Intercept|g) half-normal(2), 95% of the prior between 0.063 and 4.5"
-        assert chosen.description == f"fixed effects N(0, 10²); {words}"
+        assert placed == (2, -1.0, ScaleDensity("half_normal", (2.0,))) and chosen.scales.covariance is None
+        assert np.isinf(chosen.sd[2]) and np.all(np.isfinite(chosen.sd[:2]))
+        assert chosen.description.endswith("; sd(Intercept|g) half-normal(2), 95% of it below 3.9")
 
 
 def test_a_lognormal_is_a_normal():
@@ -71,37 +72,43 @@ def test_a_lognormal_is_a_normal():
     np.testing.assert_array_equal(chosen.sd[2:], [3, 2])
     assert not chosen.scales.placed
     alone = choose({"sigma": ("lognormal", -1, 3)}, "gaussian", r=0)
-    assert (alone.mean[2], alone.sd[2]) == (-1, 3) and alone.description.endswith("; sigma lognormal(-1, 3)")
+    assert (alone.mean[2], alone.sd[2]) == (-1, 3) and "; sigma lognormal(-1, 3)" in alone.description
 
 
 def test_uncorrelated_effects_have_priors_one_by_one():
     chosen = choose({"sd(x|g)": ("exponential", 3), "x": 1}, r=2, correlated=False)
-    assert chosen.scales.placed == ((3, -1, ScaleDensity("exponential", (3.0,))),)
-    np.testing.assert_array_equal(chosen.sd, [10, 1, 10, np.inf])
-    assert "sd(Intercept|g) lognormal(0, 10), 95% of the prior between 3e-9 and 3e8; sd(x|g) exponential(3)" in (
-        chosen.description
-    )
+    first, second = chosen.scales.placed
+    assert second == (3, -1.0, ScaleDensity("exponential", (3.0,))) and first.density.name == "half_t"
+    assert chosen.coordinates.random is None
+    assert "sd(x|g) exponential(3)" in chosen.description
 
 
-def test_correlated_effects_have_one_prior_together():
+def test_correlated_effects_have_one_prior_together_at_the_users_zero():
     chosen = choose({"sd": 1, "sd(x|g)": ("half_t", 3, 2.5)}, r=2)
     start, densities, eta = chosen.scales.covariance
     assert (start, eta) == (2, 1.0) and [d.name for d in densities] == ["half_normal", "half_t"]
     assert np.all(np.isinf(chosen.sd[2:])) and np.all(np.isfinite(chosen.sd[:2]))
-    assert chosen.description.endswith("corr LKJ(1)")
+    assert chosen.coordinates.random is None and chosen.description.endswith("corr LKJ(1)")
     only = choose({"corr": ("lkj", 2)}, "gaussian", r=2)
-    _, densities, eta = only.scales.covariance
-    default = choose(family="gaussian", r=2)
-    assert eta == 2 and densities[0] == ("lognormal", (-default.mean[3], 10.0))
+    assert only.scales.covariance.eta == 2 and only.coordinates.random is None
+
+
+@pytest.mark.parametrize("r", [3, 4])
+def test_any_number_of_effects_has_the_same_kind_of_prior(r):
+    chosen = choose(r=r)
+    assert len(chosen.scales.covariance.densities) == r and len(chosen.mean) == 2 + r * (r + 1) // 2
+    assert choose({"sd": 1}, r=r).scales.covariance.densities[0].name == "half_normal"
 
 
 def test_the_dispersion():
     chosen = choose({"phi": ("gamma", 2, 0.1)}, "negative_binomial")
-    assert chosen.scales.placed == ((2, 1, ScaleDensity("gamma", (2.0, 0.1))),)
-    assert chosen.description.endswith("sd(Intercept|g): 95% of the prior between 3e-9 and 3e8; phi gamma(2, 0.1)")
+    assert chosen.scales.placed[0] == (2, 1.0, ScaleDensity("gamma", (2.0, 0.1)))
+    assert "phi gamma(2, 0.1)" in chosen.description
+    assert "1/sqrt(phi) half-t(3, 1)" in choose(family="negative_binomial").description
     assert choose({"dispersion": 1}, "gamma").scales.placed[0].density.name == "half_normal"
+    assert choose({"sigma": 1}, "gaussian", r=0).scales.placed[0].density.name == "half_normal"
     clash = choose({"residual sigma": 1, "sigma": 2}, "gaussian", names=("Intercept", "sigma"))
-    assert clash.sd[1] == 2 and clash.scales.placed[0].position == 2
+    assert clash.scales.placed[0].position == 2
 
 
 def test_densities_and_their_quantiles():
@@ -138,8 +145,6 @@ def test_densities_and_their_quantiles():
         ({"corr(Intercept,x|g)": ("lkj", 2)}, {"r": 2}, "one prior together: give 'corr'"),
         ({"sd(y|g)": 1}, {}, r"no parameter of the model. Did you mean 'sd\(x|g\)'|Did you mean"),
         ({"sigma": 1}, {}, "'sigma', which is no parameter"),
-        ({"sd": 1}, {"r": 4}, "4 correlated random effects; 3 are possible"),
-        ({"sigma": 1}, {"family": "gaussian", "r": 0}, "model without groups; it can be .'lognormal', mu, sd"),
     ],
 )
 def test_settings_that_are_refused(prior, options, message):

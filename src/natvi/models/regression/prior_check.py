@@ -1,8 +1,12 @@
-"""The prior held against the data: does it pull, and is there anything the data add little to?
+"""The prior held against the data: do they contradict each other, does it pull, do the data add little to anything?
 
-To first order, the posterior mean moves by Sigma grad log p(mu) for every unit by which the power of the prior is raised
-(mu and Sigma being the posterior's): divided by posterior sds this is how hard the prior pulls. Where the posterior of a
-parameter is nearly as wide as its prior, the data have added little.
+To first order, the posterior mean moves by Sigma grad log p(mu) for every unit by which the power of the prior is
+raised (mu and Sigma being the posterior's): divided by posterior sds this is how hard the prior pulls. Where the
+posterior of a parameter is nearly as wide as its prior, the data have added little.
+
+In units of the prior, u = (theta - m) / s, the posterior's precision is I + J, J being what the data tell. Along an
+eigenvector of J with eigenvalue j, data that follow from the prior give a posterior mean u ~ N(0, j / (1 + j)). So
+z = u sqrt((1 + j) / j) far beyond one says that they contradict each other, also where the prior has won (a small j).
 """
 
 from typing import NamedTuple
@@ -18,7 +22,8 @@ from natvi.x64 import float64
 
 PULL = 0.5  # posterior sds
 LITTLE = 0.9  # posterior sd over prior sd
-FAR = 4.0  # prior sds from the prior's mean
+FAR = 4.0  # z beyond which prior and data contradict each other
+LEAST_INFORMATION = 1e-12
 NAMED = 3
 CURE = "give a prior that you can defend, e.g. prior={{{name!r}: (mean, sd)}}, or prior='default'"
 
@@ -29,12 +34,13 @@ class PriorInfluence(NamedTuple):
     Attributes:
         pull: How far the prior moves the mean, in posterior sds.
         width: The posterior's sd over the prior's; NaN where the prior has none.
-        distance: Of the posterior's mean from the prior's, in prior sds; NaN where the prior is no normal.
+        conflict: The z of the direction in which prior and data contradict each other most, shared out to the
+            coordinates that make up that direction.
     """
 
     pull: np.ndarray
     width: np.ndarray
-    distance: np.ndarray
+    conflict: np.ndarray
 
 
 def prior_influence(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> PriorInfluence:
@@ -42,8 +48,23 @@ def prior_influence(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> P
     sds = np.sqrt(np.diagonal(covariance))
     prior_sds = _prior_sds(prior)
     pull = covariance @ _gradient(prior, mean) / sds
-    distance = np.where(np.isfinite(prior.sd), (mean - prior.mean) / prior.sd, np.nan)
-    return PriorInfluence(pull, sds / prior_sds, distance)
+    return PriorInfluence(pull, sds / prior_sds, _conflict(prior, mean, covariance))
+
+
+def _conflict(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
+    found = np.zeros(len(mean))
+    at = np.flatnonzero(np.isfinite(prior.sd))
+    if not len(at):
+        return found
+    s = prior.sd[at]
+    inside = covariance[np.ix_(at, at)] / np.outer(s, s)
+    values, V = np.linalg.eigh(0.5 * (inside + inside.T))  # 1 / (1 + j)
+    u = V.T @ ((mean[at] - prior.mean[at]) / s)
+    j = np.maximum(1.0 / np.clip(values, LEAST_INFORMATION, 1.0) - 1.0, LEAST_INFORMATION)
+    z = u * np.sqrt((1.0 + j) / j)
+    worst = int(np.argmax(np.abs(z)))
+    found[at] = np.abs(z[worst] * V[:, worst])
+    return found
 
 
 def _gradient(prior: Prior, mean: np.ndarray) -> np.ndarray:
@@ -78,21 +99,35 @@ def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance:
         covariance: Of the posterior.
     """
     influence = prior_influence(prior, mean, covariance)
-    found = []
-    pulled = np.flatnonzero((np.abs(influence.pull) > PULL) | (np.abs(influence.distance) > FAR))
-    for at in sorted(pulled, key=lambda k: -abs(influence.pull[k]))[:NAMED]:
-        distance = influence.distance[at]
-        far = f", which lies {abs(distance):.1f} prior sds from the prior's mean" if abs(distance) > FAR else ""
+    found, told = [], set()
+    if np.linalg.norm(influence.conflict) > FAR:
+        told = set(_largest(influence.conflict))
+        at = int(np.argmax(influence.conflict))
         found.append(
-            f"the prior pulls {names[at]} by {abs(influence.pull[at]):.1f} posterior sds{far}: "
-            + CURE.format(name=names[at])
+            f"prior and data contradict each other about {_listed(names, sorted(told))}: the data lie "
+            f"{np.linalg.norm(influence.conflict):.0f} sds from where the prior expects them, and the answer is a "
+            "compromise that neither supports; " + CURE.format(name=names[at])
         )
-    little = np.flatnonzero(influence.width > LITTLE)
-    if len(little):
-        listed = ", ".join(names[at] for at in little[:NAMED])
-        more = f" and {len(little) - NAMED} more" if len(little) > NAMED else ""
+    for at in sorted(np.flatnonzero(np.abs(influence.pull) > PULL), key=lambda k: -abs(influence.pull[k]))[:NAMED]:
+        if at not in told:
+            size = abs(influence.pull[at])
+            found.append(f"the prior pulls {names[at]} by {size:.1f} posterior sds; " + CURE.format(name=names[at]))
+    little = [int(at) for at in np.flatnonzero(influence.width > LITTLE) if at not in told]
+    if little:
         found.append(
-            f"the data say little about {listed}{more}: the posterior is nearly as wide as the prior "
+            f"the data say little about {_listed(names, little)}: the posterior is nearly as wide as the prior "
             f"({influence.width[little[0]]:.0%}). Read it as the prior, leave the term out, or collect more data"
         )
     return tuple(found)
+
+
+def _largest(conflict: np.ndarray) -> list[int]:
+    """Return the coordinates that make up nine tenths of the direction."""
+    order = np.argsort(-conflict)
+    share = np.cumsum(conflict[order] ** 2) / np.sum(conflict**2)
+    return [int(at) for at in order[: int(np.searchsorted(share, 0.9)) + 1]][:NAMED]
+
+
+def _listed(names: list[str], which: list[int]) -> str:
+    more = f" and {len(which) - NAMED} more" if len(which) > NAMED else ""
+    return ", ".join(names[at] for at in which[:NAMED]) + more

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.formula.margins import Products
+from natvi.models.regression.response_scale import ResponseScale
 from natvi.models.regression.standard import StandardColumns
 
 
@@ -20,6 +21,7 @@ class PriorData(NamedTuple):
         fixed: What the columns of X are products of; by default each is a number by itself.
         random: The same of Z.
         standard: The standard form of X, where it is known from more rows than these.
+        response: Where the response lies, where that is known from more rows.
     """
 
     y: np.ndarray
@@ -30,3 +32,4 @@ class PriorData(NamedTuple):
     fixed: Products | None = None
     random: Products | None = None
     standard: StandardColumns | None = None
+    response: ResponseScale | None = None

@@ -5,6 +5,7 @@ import numpy as np
 from natvi.models.regression.priors import Prior
 from natvi.models.regression.scale_priors import CovariancePrior
 from natvi.target.random_effects import omega_positions
+from natvi.target.scale_density import ScaleDensity
 
 
 def draw_prior(prior: Prior, num_draws: int, rng: np.random.Generator) -> np.ndarray:
@@ -21,7 +22,7 @@ def draw_prior(prior: Prior, num_draws: int, rng: np.random.Generator) -> np.nda
     return theta
 
 
-def _draw_density(density, num_draws: int, rng: np.random.Generator) -> np.ndarray:
+def _draw_density(density: ScaleDensity, num_draws: int, rng: np.random.Generator) -> np.ndarray:
     u = rng.uniform(size=num_draws)
     return np.maximum([density.quantile(float(value)) for value in u], 1e-300)
 

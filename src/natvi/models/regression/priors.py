@@ -106,7 +106,8 @@ def _scaled(
     """Return the default prior with what the user has set in its place."""
     p, r = data.X.shape[1], data.Z.shape[1]
     columns = data.standard or standard_columns(data.X, data.fixed or plain_products(p), data.weights)
-    response = response_scale(family, data.y, data.offset, data.weights, columns.has_constant)
+    has_constant = columns.has_constant
+    response = data.response or response_scale(family, data.y, data.offset, data.weights, has_constant)
     fixed = default_fixed(columns, response, settings, names)
     scales = default_scales(settings.scales, family, data, scale_names, response)
     start = p + int(family.has_dispersion)

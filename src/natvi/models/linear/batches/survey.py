@@ -9,6 +9,7 @@ from natvi.models.linear.batches.source import RowSource
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.response_scale import PREDICTORS, ResponseScale
 from natvi.models.regression.standard import INTERCEPT, SLOPE, StandardColumns
 
 SAMPLE_ROWS, ROWS_PER_COLUMN = 2048, 20
@@ -19,11 +20,12 @@ class Survey(NamedTuple):
 
     Attributes:
         num_rows: The number of rows.
-        mean: Weighted means of the columns of X, then of y; of a constant column its value.
+        mean: Weighted means of the columns of X, then of y less its offset; of a constant column its value.
         sd: Their weighted sds; exactly zero for constant ones.
         half_range: Half the distance of the two values of columns that have two; NaN for others.
         constant: What the log-likelihood of the rows lacks, such as log binomial coefficients.
         sample: Rows chosen at random, all of them where they are few.
+        totals: Weight, weighted responses, exposures e^offset, and responses over exposures, summed over the rows.
     """
 
     num_rows: int
@@ -32,6 +34,7 @@ class Survey(NamedTuple):
     half_range: np.ndarray
     constant: float
     sample: GlmRows
+    totals: tuple[float, float, float, float]
 
 
 class _Moments(NamedTuple):
@@ -60,9 +63,11 @@ def survey_rows(source: RowSource, family: Family) -> Survey:
     """
     moments, constant, seen = _Moments(0.0, np.zeros(()), np.zeros(())), 0.0, 0
     first, varies, values = np.zeros(0), np.zeros(0, dtype=bool), _TwoValues()
-    sample = _Sample()
+    sample, totals = _Sample(), np.zeros(4)
     for rows in source.read():
-        columns = np.column_stack([rows.X, rows.y])
+        offset = np.zeros(len(rows.y)) if rows.offset is None else rows.offset
+        columns = np.column_stack([rows.X, rows.y, rows.y - offset])
+        totals += _totals(rows, offset)
         if seen == 0:
             first, varies = columns[0].copy(), np.zeros(columns.shape[1], dtype=bool)
         varies |= np.any(columns != first, axis=0)
@@ -73,22 +78,45 @@ def survey_rows(source: RowSource, family: Family) -> Survey:
         sample.add(rows)
     if moments.weight == 0:
         raise ValueError(f"none of the {seen:,} weights is positive. Give at least one row a weight.")
-    if not varies[-1] and (family.name != "binomial" or first[-1] in (0.0, 1.0)):
+    if not varies[-2] and (family.name != "binomial" or first[-2] in (0.0, 1.0)):
         raise ValueError(
-            f"all {seen:,} values of y equal {first[-1]:g}: there is nothing to learn from them. Check y and any "
+            f"all {seen:,} values of y equal {first[-2]:g}: there is nothing to learn from them. Check y and any "
             "filter applied to the data."
         )
     sd = np.where(varies, np.sqrt(moments.squares / moments.weight), 0.0)
     mean = np.where(varies, moments.mean, first)
-    return Survey(seen, mean, sd, values.half_range(), constant, sample.rows())
+    mean, sd, half_range = (np.delete(part, -2) for part in (mean, sd, values.half_range()))
+    return Survey(seen, mean, sd, half_range, constant, sample.rows(), tuple(totals.tolist()))
 
 
 def prior_of_survey(prior: Any, family: Family, survey: Survey, names: tuple[str, ...]) -> Prior:
-    """Return the prior that all rows in memory would have had, the response's scale taken from the sample."""
-    rows = survey.sample
+    """Return the prior that all rows in memory would have had; yes and no with an offset are taken from the sample."""
+    rows, standard = survey.sample, _standard(survey)
     none = np.zeros((len(rows.y), 0))
-    data = PriorData(rows.y, rows.X, none, rows.offset, rows.weight, standard=_standard(survey))
+    response = _response(survey, family, standard.has_constant)
+    data = PriorData(rows.y, rows.X, none, rows.offset, rows.weight, standard=standard, response=response)
     return choose_prior(prior, family, data, names=names)
+
+
+def _totals(rows: GlmRows, offset: np.ndarray) -> np.ndarray:
+    w = np.ones(len(rows.y)) if rows.weight is None else rows.weight
+    exposure = np.exp(np.clip(offset, -700.0, 700.0))
+    return np.array([w.sum(), w @ rows.y, w @ exposure, w @ (rows.y / exposure)])
+
+
+def _response(survey: Survey, family: Family, has_constant: bool) -> ResponseScale | None:
+    """Return where the response lies, from sums over all rows (`response_scale`); None where they do not tell."""
+    weight, responses, exposures, ratios = survey.totals
+    if family.link == "identity":
+        mean, sd = float(survey.mean[-1]), float(survey.sd[-1])
+        return ResponseScale(mean, sd) if has_constant else ResponseScale(0.0, float(np.hypot(mean, sd)))
+    if family.link == "log":
+        return ResponseScale(
+            float(np.log(ratios / weight if family.name == "gamma" else (responses + 0.5) / exposures)), 1.0
+        )
+    if survey.sample.offset is None:
+        return ResponseScale(float(PREDICTORS[family.link]((responses + 0.5) / (weight + 1.0))), 1.0)
+    return None
 
 
 def _standard(survey: Survey) -> StandardColumns:

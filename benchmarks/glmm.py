@@ -57,7 +57,7 @@ NAMES = (*(problem.name for problem in PROBLEMS), *growth.NAMES)
 
 SETTINGS = {
     "statistic": "minimum over the runs; the tools take turns",
-    "natvi": "natvi.glmm(formula, frame, family).fit(method); auto includes the verdict",
+    "natvi": "natvi.glmm(formula, frame, family, prior='paper').fit(method); auto includes the verdict",
     "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads))",
     "lme4": "glmer(formula, data, family) with nAGQ = 1, or lmer(formula, data, REML = FALSE)",
     "print": "repr(result) and print(summary(fit))",

@@ -50,7 +50,7 @@ class Session:
         """The whole call, from the formula and the frame to the result; with "auto" that includes the verdict."""
         self.result = None  # its memory is not the next call's
         began = time.perf_counter()
-        model = natvi.glmm(formula, self.frame, family=family)
+        model = natvi.glmm(formula, self.frame, family=family, prior="paper")
         described = time.perf_counter()
         result = model.fit(method=method)
         seconds = time.perf_counter() - began

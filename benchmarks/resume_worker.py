@@ -54,7 +54,7 @@ def main(num_groups: int, seed: int, path: str) -> None:
     checkpoint.SHARE = 0.0
     writes = checkpoint.storage.write = Writes()
     frame = random_intercepts(FAMILY, num_groups, seed)
-    model = natvi.glmm(FORMULA, frame, family=FAMILY)
+    model = natvi.glmm(FORMULA, frame, family=FAMILY, prior="paper")
     print("started", flush=True)
     began = time.perf_counter()
     where = None if path == "-" else path

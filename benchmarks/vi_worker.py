@@ -46,7 +46,7 @@ class Session:
     def load(self, family: str, formula: str, path: str) -> Answer:
         """Read the data, build the target and find the best bound."""
         frame = pd.read_csv(path, float_precision="round_trip")
-        self.model = natvi.glmm(formula, frame, family=family)
+        self.model = natvi.glmm(formula, frame, family=family, prior="paper")
         self.best = self.model.fit(method="gva").elbo
         model = self.model
         self.target, self.start, _ = build_target(

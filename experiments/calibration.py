@@ -128,7 +128,8 @@ def _notes(report: Report) -> None:
     report.note(f"Kinds of parameters whose pooled coverage lies outside 87% to 93%: {off} of {number}.")
     off, number = failed("within")
     report.note(
-        f"Kinds whose rank histogram leaves its simultaneous 99% band: {off} of {number}; chance alone: {0.01 * number:.2f}."
+        f"Kinds whose rank histogram leaves its simultaneous 99% band: {off} of {number}; chance alone: "
+        f"{0.01 * number:.2f}."
     )
     off, number = failed("within 3")
     report.note(

@@ -203,7 +203,7 @@ def _offset(columns: dict[str, Any], n: int, rng: np.random.Generator, odd: list
         return np.zeros(n)
     columns["off"] = 0.3 * rng.standard_normal(n) + rng.choice([0.0, 4.0])
     odd.append("offset")
-    return columns["off"]
+    return columns["off"] - columns["off"].mean()  # the intercept makes up for its level
 
 
 def _weights(columns: dict[str, Any], n: int, rng: np.random.Generator, odd: list[str]) -> str | None:

@@ -23,46 +23,60 @@ FAMILIES = (
     ("negative_binomial", "log"),
     ("gamma", "log"),
 )
-ROWS = (24, 100, 100, 400)
+ROWS, ROW_ODDS = (60, 24, 400), (0.8, 0.1, 0.1)
 FEW_ROWS = (1, 2, 4)
-# {x}, {y}: numeric columns, {f}, {h}: factors; and whether shifting a numeric column changes no prediction
+
+
+class Right(NamedTuple):
+    """The right-hand side of a formula.
+
+    Attributes:
+        text: With columns x, z and factors f, h.
+        levels: Of the factor f.
+        numeric: Columns that may be rescaled without changing any prediction.
+        shift: Whether they may be shifted too.
+    """
+
+    text: str
+    levels: int = 3
+    numeric: tuple[str, ...] = ("x",)
+    shift: bool = True
+
+
+# mostly two or four columns
 FIXED = (
-    ("{x}", True),
-    ("{x} + {z}", True),
-    ("{x} * {z}", True),
-    ("{x} * {f}", True),
-    ("{f} + {h}", True),
-    ("{f} * {h} + {x}", True),
-    ("{x} + I({x}**2)", False),
-    ("exp({x} / 1000) + {z}", False),
-    ("bs({x}, df=4)", True),
-    ("poly({x}, 2)", True),
-    ("0 + {f} + {x}", True),
-    ("0 + {x}", False),
-    ("0 + {x} + {z}", False),
-    ("1", True),
-    ("{x}:{z}", False),
-    ("scale({x}) + {z}", True),
+    Right("x"),
+    Right("x"),
+    Right("x + z + h", numeric=("x", "z")),
+    Right("x * z", numeric=("x", "z")),
+    Right("x * f", 2),
+    Right("f * h", 2, ()),
+    Right("f + h", 3, ()),
+    Right("z + x + I(x**2)", numeric=("z",)),
+    Right("exp(x / 1000) + z + h", numeric=("z",)),
+    Right("bs(x, df=3)"),
+    Right("poly(x, 3)"),
+    Right("0 + f + x", 3),
+    Right("0 + f", 2, ()),
+    Right("0 + x + z", numeric=("x", "z"), shift=False),
+    Right("scale(x) + z + h", numeric=("x", "z")),
+    Right("x:z + h", numeric=("x", "z"), shift=False),
+    Right("x*f*h", 5),
+    Right("1", numeric=()),
+    Right("0 + x", shift=False),
 )
-MIXED_FIXED = ("{x}", "{x} + {h}", "{x} * {h}", "1", "{f} * {x}")
-# random part; whether shifting x changes no prediction
-RANDOM = (
-    ("(1 | g)", True),
-    ("(1 | g)", True),
-    ("(1 + {x} | g)", True),
-    ("({x} || g)", False),
-    ("(0 + {x} | g)", False),
-)
+MIXED_FIXED = (Right("x"), Right("x"), Right("x * h"), Right("f * x", 2), Right("x + z", numeric=("x", "z")))
+# random part, and whether shifting x changes no prediction
+RANDOM = (("(1 | g)", True), ("(1 | g)", True), ("(1 + x | g)", True), ("(x || g)", False), ("(0 + x | g)", False))
 LAYOUTS = {
-    "uneven": tuple(range(1, 13)),
+    "uneven": (1, 2, 3, 4, 5, 6, 7, 8, 9, 10),
     "many small": (1, 2, 3, 4) * 8,
     "few large": (200, 90, 7, 1),
-    "even": (5,) * 8,
     "single rows": (1,) * 24,
     "two groups": (12, 12),
     "one group": (30,),
 }
-LAYOUT_ODDS = (0.25, 0.25, 0.15, 0.2, 0.07, 0.05, 0.03)
+LAYOUT_ODDS = (0.7, 0.08, 0.08, 0.06, 0.04, 0.04)
 MIXED_SHARE, ODD_COLUMN, DEGENERATE_SHARE = 0.4, 0.25, 0.15
 
 
@@ -123,12 +137,15 @@ def draw_case(seed: int, number: int) -> Case:
         odd += [f"groups: {layout}"] if layout in ("single rows", "one group", "two groups") else []
     else:
         few = rng.uniform() < 0.05
-        n = int(rng.choice(FEW_ROWS if few else ROWS))
+        n = int(rng.choice(FEW_ROWS) if few else rng.choice(ROWS, p=ROW_ODDS))
         odd += [f"{n} rows only"] if few else []
         g = np.zeros(n, int)
-    columns, eta, names = _covariates(len(g), rng, odd)
-    formula, numeric, shift = _formula(mixed, rng)
+    right = (MIXED_FIXED if mixed else FIXED)[rng.integers(len(MIXED_FIXED if mixed else FIXED))]
+    columns, eta = _covariates(len(g), right.levels, rng, odd)
+    formula, shift = right.text, right.shift
     if mixed:
+        random, free = RANDOM[rng.integers(len(RANDOM))]
+        formula, shift = f"{formula} + {random}", shift and free
         columns["g"] = np.array([f"s{k}" for k in g]) if rng.uniform() < 0.5 else g
         eta = eta + rng.choice([0.0, 0.3, 1.5]) * rng.standard_normal(g.max() + 1)[g]
     extra = _offset(columns, len(g), rng, odd)
@@ -147,51 +164,30 @@ def draw_case(seed: int, number: int) -> Case:
     frame = pd.DataFrame(columns)
     _lose_values(frame, rng, odd)
     offset = " + offset(off)" if "off" in columns else ""
-    used = tuple(name for name in numeric if np.issubdtype(frame[name].dtype, np.number))
-    return Case(
-        *(seed, number, f"{left} ~ {formula}{offset}", family, link, frame, weights, (*names, *odd)),
-        *(used, shift),
-    )
+    formula = f"{left} ~ {formula}{offset}"
+    return Case(seed, number, formula, family, link, frame, weights, tuple(odd), right.numeric, shift)
 
 
-def _covariates(n: int, rng: np.random.Generator, odd: list[str]) -> tuple[dict[str, Any], np.ndarray, list[str]]:
-    """Return columns x, z, f, h, a predictor made of them, and words for the odd ones."""
+def _covariates(n: int, levels: int, rng: np.random.Generator, odd: list[str]) -> tuple[dict[str, Any], np.ndarray]:
+    """Return columns x, z, f, h, and a predictor made of them."""
     columns: dict[str, Any] = {}
-    words = []
     for name in ("x", "z"):
         strange = rng.uniform() < ODD_COLUMN
         if name == "z" and strange and rng.uniform() < 0.4:
             kind, columns[name] = companion(columns["x"], rng)
         else:
             kind, columns[name] = draw_column(n, strange, rng)
-        words += [f"{name}: {kind}"] if strange else []
-    levels = int(rng.choice([2, 3, 5]))
+        odd += [f"{name}: {kind}"] if strange else []
     columns["f"], columns["h"] = draw_factor(n, levels, rng), pd.Categorical(draw_factor(n, 2, rng))
     if n > 10 and rng.uniform() < 0.1:
         columns["f"][:] = "a"
         columns["f"][: levels - 1] = list("bcdefgh")[: levels - 1]
-        words.append("f: levels of one row")
+        odd.append("f: levels of one row")
     effects = rng.normal(0.0, 0.6, 4)
     codes = pd.factorize(columns["f"])[0]
     eta = effects[0] * standardise(columns["x"]) + effects[1] * standardise(columns["z"])
     eta = eta + effects[2] * (codes == 0) + effects[3] * (np.asarray(columns["h"]) == "a")
-    return columns, eta, words
-
-
-def _formula(mixed: bool, rng: np.random.Generator) -> tuple[str, tuple[str, ...], bool]:
-    """Return the right-hand side, its numeric columns, and whether they may be shifted."""
-    if mixed:
-        fixed, free = str(rng.choice(MIXED_FIXED)), True
-        random, random_free = RANDOM[rng.integers(len(RANDOM))]
-        text, free = f"{fixed} + {random}", free and random_free
-        if "{x}" in random and "{x}" not in fixed:
-            text = f"{{x}} + {random}"
-    else:
-        text, free = FIXED[rng.integers(len(FIXED))]
-    numeric = tuple(name for name in ("x", "z") if f"{{{name}}}" in text)
-    if not mixed and ("**" in text or "exp(" in text):
-        numeric = ()
-    return text.format(x="x", z="z", f="f", h="h"), numeric, free
+    return columns, eta
 
 
 def _level(family: str, rng: np.random.Generator) -> float:

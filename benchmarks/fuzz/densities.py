@@ -6,7 +6,7 @@ from scipy.special import gammaln, log_ndtr
 LOG_2PI = float(np.log(2 * np.pi))
 
 
-def row_log_density(family: str, link: str, y: np.ndarray, eta: np.ndarray, log_disp: np.ndarray) -> np.ndarray:
+def row_log_density(family: str, link: str, y: np.ndarray, eta: np.ndarray, log_disp: np.ndarray | float) -> np.ndarray:
     """Return log p(y | eta, dispersion) of every row; a proportion counts as so many bernoulli trials.
 
     Args:

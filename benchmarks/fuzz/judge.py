@@ -11,6 +11,7 @@ import pandas as pd
 import natvi
 from benchmarks.fuzz.cases import Case
 from benchmarks.fuzz.law import other_units
+from benchmarks.fuzz.mixed_oracle import mixed_moments
 from benchmarks.fuzz.oracle import posterior_moments
 
 PACKAGE = Path(natvi.__file__).parent
@@ -124,14 +125,12 @@ def not_a_number(fit: Fit, case: Case) -> str:
 
 
 def _against_second_method(case: Case, fit: Fit) -> str | None:
-    """Compare coefficients with weighted draws about the mode; None where that is not possible."""
-    if case.mixed:
-        return None
-    truth = posterior_moments(fit.model)
+    """Compare coefficients, and sds of random effects, with weighted draws; None where that is not possible."""
+    truth = mixed_moments(fit.model, fit.result.model) if case.mixed else posterior_moments(fit.model)
     if truth is None:
         return None
-    table = fit.result.fixed_effects()
-    noise = NOISE / np.sqrt(truth.effective)
+    table = fit.result.summary().iloc[: len(truth.mean)]  # coefficients come first, then sds
+    noise = NOISE / np.sqrt(truth.effective) + (MIXED_NOISE if case.mixed else 0.0)
     shift = (table["mean"].to_numpy() - truth.mean) / truth.sd
     change = np.log(table["sd"].to_numpy() / truth.sd)
     return _worst(list(table.index), shift, change, MOST_SHIFT + noise, MOST_CHANGE + noise, "the second method")

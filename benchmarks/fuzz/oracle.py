@@ -9,9 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.fuzz.densities import row_log_density
-from benchmarks.fuzz.priors import read_prior
+from benchmarks.fuzz.priors import log_prior
 
-NUM_DRAWS, DEGREES = 6000, 5.0
+NUM_DRAWS, ROUNDS, DEGREES = 6000, 3, 5.0
 LEAST_EFFECTIVE = 600
 STEP = 1e-4  # of the differences that stand for derivatives
 
@@ -26,32 +26,29 @@ class Moments(NamedTuple):
 
 def posterior_moments(model: Any, seed: int = 0) -> Moments | None:
     """Return the posterior of the coefficients of a model without groups, or None where the draws are worth little."""
-    prior = read_prior(model)
-    rows, d = model.rows, len(prior.mean)
-    X = rows.X @ prior.map * prior.sd[: rows.X.shape[1]]  # theta = mean + sd u
-    base = rows.X @ (prior.map @ prior.mean[: X.shape[1]])
-    base = base if rows.offset is None else base + rows.offset
-    weight = np.ones(len(rows.y)) if rows.weight is None else rows.weight
-
-    def likelihood(eta: np.ndarray, disp: np.ndarray) -> np.ndarray:
-        return weight * row_log_density(model.family.name, model.family.link, rows.y, eta, disp)
+    prior, rows = model.prior, model.rows  # the columns of the rows are those of the prior's coordinates
+    (n, p), d = rows.X.shape, len(prior.mean)
+    offset = np.zeros(n) if rows.offset is None else rows.offset
+    weight = np.ones(n) if rows.weight is None else rows.weight
+    scale = np.where(np.isfinite(prior.sd), prior.sd, 1.0)  # theta = mean + scale u
 
     def log_density(u: np.ndarray) -> np.ndarray:
-        p = X.shape[1]
-        disp = prior.mean[-1] + prior.sd[-1] * u[:, -1:] if d > p else np.zeros((len(u), 1))
-        total = np.sum(likelihood(base + u[:, :p] @ X.T, disp), axis=1) - 0.5 * np.sum(u[:, :p] ** 2, axis=1)
-        return total + prior.log_dispersion(disp[:, 0]) if d > p else total
+        theta = prior.mean + scale * u
+        eta = offset + theta[:, :p] @ rows.X.T
+        log_p = row_log_density(model.family.name, model.family.link, rows.y, eta, theta[:, p:] if d > p else 0.0)
+        return log_p @ weight + log_prior(prior, theta)
 
     with np.errstate(all="ignore"):
         found = _mode(log_density, d)
         if found is None:
             return None
-        u, weights = _weighted_draws(log_density, *found, np.random.default_rng(seed))
+        mode, H = found
+        root = np.linalg.inv(np.linalg.cholesky(H)).T
+        u, weights = weighted_draws(log_density, mode, root, np.random.default_rng(seed))
     effective = 1.0 / np.sum(weights**2)
     if not effective > LEAST_EFFECTIVE:
         return None
-    p = X.shape[1]
-    beta = (prior.mean[:p] + prior.sd[:p] * u[:, :p]) @ prior.map.T
+    beta = prior.coordinates.coefficients((prior.mean + scale * u)[:, :p])
     mean = weights @ beta
     return Moments(mean, np.sqrt(weights @ (beta - mean) ** 2), float(effective))
 
@@ -82,7 +79,8 @@ def _mode(log_density: Density, d: int) -> tuple[np.ndarray, np.ndarray] | None:
         gain, u, value, damping = candidate - value, u + step, candidate, damping / 8
         if gain < 1e-9 * (1 + abs(value)) and np.max(np.abs(step)) < 1e-4:
             break
-    return (u, H) if np.all(np.linalg.eigvalsh(H) > 0) else None
+    positive = np.all(np.isfinite(H)) and np.all(np.linalg.eigvalsh(H) > 0)
+    return (u, H) if positive else None
 
 
 def _derivatives(log_density: Density, u: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -106,27 +104,32 @@ def _derivatives(log_density: Density, u: np.ndarray) -> tuple[np.ndarray, np.nd
     return (plus - minus) / (2 * size), H
 
 
-def _weighted_draws(
-    log_density: Density, mode: np.ndarray, H: np.ndarray, rng: np.random.Generator
+def weighted_draws(
+    log_density: Density, centre: np.ndarray, root: np.ndarray, rng: np.random.Generator, num_draws: int = NUM_DRAWS
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return draws of a t distribution about the mode with their importance weights; a second round learns."""
-    centre, root = mode, np.linalg.inv(np.linalg.cholesky(H)).T
-    for _ in range(3):
-        z = rng.standard_normal((NUM_DRAWS, len(mode)))
-        z *= np.sqrt(DEGREES / rng.chisquare(DEGREES, (NUM_DRAWS, 1)))
+    """Return draws of a t distribution with their importance weights.
+
+    Args:
+        log_density: Of many points `(s, d)`.
+        centre: Of the first round; the next ones take mean and covariance of the weighted draws.
+        root: A root of its scale matrix.
+        rng: Where chance comes from.
+        num_draws: Of each round; the last is returned.
+    """
+    d = len(centre)
+    for _ in range(ROUNDS):
+        z = rng.standard_normal((num_draws, d))
+        z *= np.sqrt(DEGREES / rng.chisquare(DEGREES, (num_draws, 1)))
         u = centre + z @ root.T
-        log_q = -0.5 * (DEGREES + len(mode)) * np.log1p(np.sum(z**2, axis=1) / DEGREES)
+        log_q = -0.5 * (DEGREES + d) * np.log1p(np.sum(z**2, axis=1) / DEGREES)
         log_p = np.concatenate([log_density(part) for part in np.array_split(u, 12)])
         ratio = np.where(np.isfinite(log_p), log_p, -np.inf) - log_q
         weights = np.exp(ratio - ratio.max())
         weights /= weights.sum()
-        if 1.0 / np.sum(weights**2) > 0.3 * NUM_DRAWS:
+        if not 1.0 / np.sum(weights**2) < 0.3 * num_draws:
             break
         centre = weights @ u
         errors = u - centre
-        covariance = (errors * weights[:, None]).T @ errors + 1e-12 * root @ root.T
-        try:
-            root = np.linalg.cholesky(covariance)
-        except np.linalg.LinAlgError:
-            break
+        covariance = (errors * weights[:, None]).T @ errors + 1e-3 * root @ root.T
+        root = np.linalg.cholesky(covariance)
     return u, weights

@@ -82,8 +82,9 @@ def fit_case(case: Case) -> Fit:
 
 
 def used_rows(case: Case) -> pd.DataFrame:
-    """Return the rows without missing values, which predictions can be made for."""
-    return case.frame.dropna()
+    """Return the rows without missing values and of positive weight, which the model has seen."""
+    frame = case.frame.dropna()
+    return frame if case.weights is None else frame[frame[case.weights] > 0]
 
 
 def _judge(case: Case) -> Verdict:

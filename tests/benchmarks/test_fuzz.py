@@ -19,12 +19,15 @@ campaign = importlib.import_module("benchmarks.fuzz.campaign")
 cases = importlib.import_module("benchmarks.fuzz.cases")
 densities = importlib.import_module("benchmarks.fuzz.densities")
 judging = importlib.import_module("benchmarks.fuzz.judge")
+mixed_oracle = importlib.import_module("benchmarks.fuzz.mixed_oracle")
+priors = importlib.import_module("benchmarks.fuzz.priors")
 law = importlib.import_module("benchmarks.fuzz.law")
 oracle = importlib.import_module("benchmarks.fuzz.oracle")
 reporting = importlib.import_module("benchmarks.report")
 workers = importlib.import_module("benchmarks.workers")
 
-SLICE = range(20)
+# cases that share a few shapes, and some that are refused before anything is compiled
+SLICE = (8, 19, 22, 23, 24, 29, 34, 57, 59, 78, 93, 96, 123, 148, 174, 177, 192)
 
 
 def simple_case(family: str = "gaussian", link: str = "identity", formula: str = "y ~ x") -> "cases.Case":
@@ -94,6 +97,60 @@ def test_the_second_method_agrees_with_a_grid():
     sd = np.sqrt(np.sum(p * (beta - mean) ** 2) / p.sum())
     assert abs(found.mean[0] - mean) < 4 * sd / np.sqrt(found.effective)
     assert found.sd[0] == pytest.approx(sd, rel=4 / np.sqrt(found.effective))
+
+
+def small_model(family: str, random: str) -> "natvi.MixedModel":
+    rng = np.random.default_rng(5)
+    g = np.repeat(np.arange(3), (1, 3, 4))
+    frame = pd.DataFrame({"g": g, "x": rng.standard_normal(8), "w": rng.integers(1, 3, 8)})
+    frame["y"] = rng.poisson(2.0, 8) + (0.5 * rng.standard_normal(8) if family == "gaussian" else 0)
+    return natvi.glmm(f"y ~ x + {random}", frame, family=family, weights=None if family == "gaussian" else "w")
+
+
+def test_gaussian_random_effects_are_integrated_out():
+    model = small_model("gaussian", "(1 + x | g)")
+    theta = np.array([[0.3, -0.2, 0.1, 0.4, -0.7, 0.2], [0.0, 0.5, -0.3, -0.5, 0.3, 0.9]])
+    found = mixed_oracle._gaussian_marginal(model, theta)
+    X, Z, codes = model.design.X, model.design.Z, model.design.group_codes
+    same = codes[:, None] == codes
+    for at, covariance in enumerate(mixed_oracle._covariances(model, theta)):
+        V = np.where(same, Z @ covariance @ Z.T, 0.0) + np.exp(2 * theta[at, 2]) * np.eye(8)
+        expected = scipy.stats.multivariate_normal(X @ theta[at, :2], V).logpdf(model.y)
+        assert found[at] == pytest.approx(expected, rel=1e-10)
+
+
+def test_other_random_effects_are_integrated_out():
+    model = small_model("poisson", "(1 | g)")
+    theta = np.array([[0.6, 0.2, 0.4]])
+    (found,) = mixed_oracle._quadrature_marginal(model, theta)
+    b = np.linspace(-12.0, 12.0, 40_001)
+    expected = 0.0
+    for group in range(3):
+        own = model.design.group_codes == group
+        eta = (model.design.X[own] @ theta[0, :2])[:, None] + model.design.Z[own] * b
+        log_p = model.weight[own] @ scipy.stats.poisson.logpmf(model.y[own][:, None], np.exp(eta))
+        expected += np.log(np.trapezoid(np.exp(log_p + scipy.stats.norm.logpdf(b, scale=np.exp(-0.4))), b))
+    assert found == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_prior_of_two_correlated_effects_has_its_jacobian():
+    model = small_model("gaussian", "(1 + x | g)")
+    covariance = model.prior.scales.covariance._replace(eta=2.0)
+
+    def parameters(omega: np.ndarray) -> np.ndarray:
+        (V,) = mixed_oracle._covariances(model, np.concatenate([[0.0, 0.0, 0.0], omega])[None])
+        sds = np.sqrt(np.diag(V))
+        return np.array([*sds, V[0, 1] / sds.prod()])
+
+    expected, found = [], []
+    for omega in np.random.default_rng(0).normal(0.0, 0.7, (3, 3)):
+        steps = 1e-5 * np.eye(3)
+        jacobian = np.stack([(parameters(omega + h) - parameters(omega - h)) / 2e-5 for h in steps])
+        s1, s2, rho = parameters(omega)
+        each = [priors.SCALES[d.name](s, *d.parameters) for d, s in zip(covariance.densities, (s1, s2), strict=True)]
+        expected.append(sum(each) + np.log1p(-(rho**2)) + np.linalg.slogdet(jacobian)[1])
+        found.append(priors._log_covariance_prior(covariance, np.concatenate([[0.0, 0.0, 0.0], omega])[None])[0])
+    np.testing.assert_allclose(np.subtract(found, expected), found[0] - expected[0], atol=1e-6)
 
 
 # --- counting ------------------------------------------------------------------------------------------------

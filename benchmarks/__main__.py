@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "resume")
+BUILT = ("step", "glm", "glmm", "resume", "fuzz")
 PLANNED = ("deep", "posteriors", "cold", "all")
 SEED = 20_240_701
 
@@ -25,10 +25,18 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"unknown: {', '.join(unknown)}; known: {', '.join(benchmark.NAMES)}", file=sys.stderr)
         return 2
     to_stdout = options.json == "-"
-    report = Report(options.name, None if to_stdout else _target(options), options.quick, SEED)
+    own = {name: value for name in ("count", "case") if (value := getattr(options, name)) is not None}
+    if options.name != "fuzz" and (own or options.seed is not None):
+        print("--count, --case and --seed are for fuzz", file=sys.stderr)
+        return 2
+    seed = SEED if options.seed is None else options.seed
+    if "case" in own:  # printed, not kept
+        benchmark.show_case(seed, own["case"])
+        return 0
+    report = Report(options.name, None if to_stdout else _target(options), options.quick, seed)
     sources = source_digest()
     try:
-        benchmark.run(report, options.only)
+        benchmark.run(report, options.only, **own)
     finally:
         if source_digest() != sources:
             report.note("natvi's sources changed during this run: do not use these figures.")
@@ -41,7 +49,8 @@ def _target(options: argparse.Namespace) -> Path:
     if options.json:
         return Path(options.json)
     # a part never replaces the whole
-    parts = [options.name, *options.only, *(["quick"] if options.quick else [])]
+    count = [str(options.count)] if options.count else []
+    parts = [options.name, *options.only, *count, *(["quick"] if options.quick else [])]
     return RESULTS / f"{'-'.join(parts).lower()}.json"
 
 
@@ -51,6 +60,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", metavar="FILE", help="where rows go; '-' for the standard output")
     parser.add_argument("--only", metavar="NAME", nargs="+", default=[], help="problems to run")
     parser.add_argument("--quick", action="store_true", help="few runs, without the largest sizes")
+    parser.add_argument("--count", type=int, metavar="N", help="fuzz: how many cases")
+    parser.add_argument("--seed", type=int, metavar="S", help="fuzz: of all cases")
+    parser.add_argument("--case", type=int, metavar="K", help="fuzz: run one case alone and print it")
     return parser
 
 

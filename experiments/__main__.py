@@ -15,6 +15,7 @@ LABELS = (
     "theorem3",
     "stopping",
     "verdicts",
+    "calibration",
     "slopes",
 )
 SEED = 20_240_701

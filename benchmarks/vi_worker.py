@@ -54,7 +54,7 @@ class Session:
         )
         mean = default_start(self.target, "gva").mean
         self.shape, self.size = mean.local.shape, mean.local.size + mean.shared.size
-        self.bound = jax.jit(lambda q: exact_derivatives(self.target, q).elbo)
+        self.bound = jax.jit(lambda q: exact_derivatives(self.target, q).value)
         return {"best": self.best, "coordinates": self.size}
 
     def ascent(self, runs: str) -> Answer:

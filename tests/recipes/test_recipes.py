@@ -81,7 +81,7 @@ def gaussian_target(name: str, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
     Sigma, mean = st.covariance(truth), st.flat(truth.mean)
     if name != "arrow precision":
         return FunctionTarget(quadratic, (jnp.asarray(np.linalg.inv(Sigma)), jnp.asarray(mean))), mean, Sigma
-    local, cross, shared = truth.factor.multiply_transposed()
+    local, cross, shared = truth.factor.square()
     n = local.shape[2]
     data = {
         "local": jnp.moveaxis(local, 2, 0),

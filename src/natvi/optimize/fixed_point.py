@@ -17,7 +17,8 @@ from jaxtyping import Array, Float, Int
 from natvi.families.rows import RowExpectation
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
-from natvi.target.design_rows import DesignRows, Expectation
+from natvi.target import Expected
+from natvi.target.design_rows import DesignRows
 
 LEAST_NEWTON_STEP = 4.0**-8
 MOST_MEAN_STEPS, COLUMNS_PER_STEP = 3, 40  # of the mean alone: with more columns they are cheaper beside X' W X
@@ -127,7 +128,7 @@ class _Looked(NamedTuple):
     looks: Int[Array, ""]
 
 
-def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], Expectation]:
+def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], Expected]:
     """Move the mean by steps of Sigma E grad while the covariance stays, and return it with the expectations there.
 
     The variances of the predictors stay as well, so that a step costs two products with X, where X' W X and the
@@ -155,7 +156,7 @@ def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], 
     _, grad, each = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, q.mean))
     start = _Looked(q.mean, jnp.asarray(-jnp.inf), grad, each, jnp.ones(()), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(promising, step, start)
-    return end.mean, Expectation(end.value, end.grad, target.second_order(end.each, q._replace(mean=end.mean)))
+    return end.mean, Expected(end.value, end.grad, target.second_order(end.each, q._replace(mean=end.mean)))
 
 
 class DiagonalSystem(eqx.Module):

@@ -112,7 +112,7 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     rough = target.family.start(y) - (0.0 if offset is None else offset)
     prior = target.prior
     p = target.p
-    gram = target.gram(w) + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
+    gram = target.rows.gram(w) + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta

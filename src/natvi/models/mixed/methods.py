@@ -161,7 +161,7 @@ def _local_covariances(posterior: ArrowPrecision) -> Float[Array, "r r n"]:
 
 @quick_jit
 def _exact_bound(target: SumOfTerms, gaussian: PrecisionGaussian) -> Float[Array, ""]:
-    return exact_derivatives(target, gaussian).elbo
+    return exact_derivatives(target, gaussian).value
 
 
 # --- how far to trust it -------------------------------------------------------------------------------------

@@ -127,6 +127,10 @@ class SumOfTerms(eqx.Module):
             shared = shared.at[term.start : term.start + part.shared.shape[0]].add(part.shared)
         return ArrowVector(local, shared)
 
+    def to_original(self, theta: ArrowVector) -> ArrowVector:
+        """Return theta as it is: the model is not reparametrized."""
+        return theta
+
     def value_and_group_gradients(self, theta: ArrowVector) -> tuple[Float[Array, ""], ArrowVector]:
         """Return the log-density and each group's gradient."""
         return self.value(theta), self.group_gradients(theta)

@@ -137,22 +137,21 @@ class SumOfTerms(eqx.Module):
 
     def expected(self, gaussian: HasMarginals) -> Expected:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""
-        gaussian = gaussian.marginals()
-        mean = gaussian.mean
-        num_groups = mean.local.shape[1]
+        q = gaussian.marginals()
+        num_groups = q.mean.local.shape[1]
         simple = min(term.num_simple(num_groups) for term in self.grouped)
         num_blocks = simple // BLOCK_GROUPS if simple >= LEAST_BLOCKS * BLOCK_GROUPS else 0
-        total = _sum_terms(self.shared, gaussian.block(0, 0))
+        total = _sum_terms(self.shared, q.block(0, 0))
         if num_blocks == 0:
-            return _join(total, _sum_terms(self.grouped, gaussian))
+            return _join(total, _sum_terms(self.grouped, q))
         done = num_blocks * BLOCK_GROUPS
         rest = tuple(term.rest(done) for term in self.grouped)
-        total = _join(total, _sum_terms(rest, gaussian.block(done, num_groups - done)))
+        total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
 
         def add_block(k: Array, total: Expected) -> Expected:
             start = k * BLOCK_GROUPS
             terms = tuple(term.block(start, BLOCK_GROUPS) for term in self.grouped)
-            return _put(total, _sum_terms(terms, gaussian.block(start, BLOCK_GROUPS)), start)
+            return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
 
         return jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done))
 

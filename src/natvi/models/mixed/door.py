@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula

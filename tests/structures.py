@@ -94,7 +94,9 @@ def dense(factor: Any) -> np.ndarray:
         return matrix
     if isinstance(factor, LocalGlobalFactor):
         factor = ArrowFactor(factor.local, jnp.zeros((len(factor.shared), *factor.local.shape[1:])), factor.shared)
-    assert isinstance(factor, ArrowFactor)
+    if not isinstance(factor, ArrowFactor):  # a structure that is not laid out here by hand
+        like = factor.diagonal()
+        return np.stack([flat(factor.product(unflat(unit, like))) for unit in np.eye(len(flat(like)))], axis=1)
     local, cross, shared = (np.asarray(part) for part in factor)
     g, r, n = cross.shape
     matrix = np.zeros((r * n + g, r * n + g))

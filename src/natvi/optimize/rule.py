@@ -103,7 +103,7 @@ def natural_rule(transform: optax.GradientTransformation, new_factor: bool = Fal
 
     def follow(gaussian: Any, state: Any, gradient: Any, direction: NaturalDirection) -> tuple[Any, Any]:
         if new_factor:
-            if gaussian.entropy_sign > 0:
+            if gaussian.entropy_sign > 0:  # the entropy rises with log |F|: F is C
                 raise ValueError("new_factor=True is for factors T of the precision (Corollary 1); this factor is C.")
             trial, _ = transform.update(tuple(direction), state, gaussian)  # type: ignore[arg-type]
             moved = jax.tree.map(jnp.add, gaussian.factor, trial[1])  # type: ignore[index]

@@ -45,4 +45,4 @@ def exact_bound(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> f
         prior = IndependentNormal.around_zero(d, PRIOR_SD)
         target = DesignRows(rows, prior, FAMILIES["bernoulli"], len(problem.y))
         factor = DenseFactor(jnp.asarray(np.linalg.cholesky(covariance)))
-        return float(exact_derivatives(target, CovarianceGaussian(jnp.asarray(mean), factor)).elbo)
+        return float(exact_derivatives(target, CovarianceGaussian(jnp.asarray(mean), factor)).value)

@@ -25,7 +25,7 @@ class Session:
         self.frame = pd.DataFrame()
         self.result: natvi.Result | None = None
         self.climb_seconds = 0.0
-        climb = door.climb
+        climb = door.climb_groups
 
         def timed(*args: Any, **options: Any) -> Any:
             began = time.perf_counter()
@@ -34,7 +34,7 @@ class Session:
             finally:
                 self.climb_seconds = time.perf_counter() - began
 
-        door.climb = timed  # the optimisation inside the fit, without the layout of the rows before it
+        door.climb_groups = timed  # the optimisation inside the fit, without the layout of the rows before it
 
     def load(self, path: str) -> dict[str, Any]:
         """Read the data frame."""

@@ -25,7 +25,7 @@ from natvi.derivatives import exact_derivatives
 from natvi.linalg import ArrowVector
 from natvi.models.mixed.stochastic import default_start, fit_mixed_stochastic
 from natvi.models.mixed.target import build_target
-from natvi.run import climb, wander
+from natvi.run import climb_groups, wander
 from natvi.x64 import float64
 
 PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "numpyro", "optax", "pymc")
@@ -54,25 +54,25 @@ class Session:
         )
         mean = default_start(self.target, "gva").mean
         self.shape, self.size = mean.local.shape, mean.local.size + mean.shared.size
-        self.bound = jax.jit(lambda q: exact_derivatives(self.target, q).elbo)
+        self.bound = jax.jit(lambda q: exact_derivatives(self.target, q).value)
         return {"best": self.best, "coordinates": self.size}
 
     def ascent(self, runs: str) -> Answer:
         """The exact ascent on the built target: the shortest time to the end, and to a bound near the best one."""
-        fit = climb(self.target, self.start)
+        fit = climb_groups(self.target, self.start)
         # the bound after k steps may be the start's, so look at what k steps give
         steps = 1
-        while self.best - float(climb(self.target, self.start, max_steps=steps).state.ascent.elbo) >= NEAR:
+        while self.best - float(climb_groups(self.target, self.start, max_steps=steps).elbo) >= NEAR:
             steps += 1
         times: dict[int, list[float]] = {steps: [], 500: []}
         enough = time.perf_counter() + MOST_SECONDS
         while len(times[steps]) < int(runs) or (time.perf_counter() < enough and len(times[steps]) < MOST_RUNS):
             for most, taken in times.items():
                 began = time.perf_counter()
-                climb(self.target, self.start, max_steps=most)
+                climb_groups(self.target, self.start, max_steps=most)
                 taken.append(time.perf_counter() - began)
         found = {"seconds_to_0.1_nat": min(times[steps]), "steps_to_0.1_nat": steps, "seconds": min(times[500])}
-        return found | {"steps": len(fit.trace), "elbo": float(fit.state.ascent.elbo)}
+        return found | {"steps": len(fit.trace), "elbo": float(fit.elbo)}
 
     def snngm(self, alpha: str, steps: str, limit: str) -> Answer:
         """Take first-order steps until the bound is near the best one; after so many steps or seconds it is over."""

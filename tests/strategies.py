@@ -21,7 +21,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
 from natvi.run import loop
-from natvi.target import Contribution, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
+from natvi.target import Expected, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 
 # Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
@@ -270,7 +270,7 @@ class QuadraticTerm(eqx.Module):
         error = ArrowVector(self.mean.local - gaussian.mean.local, self.mean.shared - gaussian.mean.shared)
         grad = self.precision.matvec(error)
         hess = ArrowMatrix(*(-part for part in self.precision))
-        return Contribution(self.value(gaussian.mean) - 0.5 * spread, grad, hess)
+        return Expected(self.value(gaussian.mean) - 0.5 * spread, grad, hess)
 
 
 # --- exact quadrature, the oracle of expectations ----------------------------------------------------------

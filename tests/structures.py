@@ -10,15 +10,27 @@ import numpy as np
 
 from natvi.gaussian import (
     CovarianceGaussian,
+    PrecisionGaussian,
     arrow_precision,
     block_covariance,
     dense_covariance,
     dense_precision,
     diagonal_covariance,
+    local_global_covariance,
     pattern_covariance,
     pattern_precision,
 )
-from natvi.linalg import ArrowFactor, ArrowVector, BlockFactor, DenseFactor, DiagonalFactor, PatternFactor
+from natvi.linalg import (
+    ArrowFactor,
+    ArrowMatrix,
+    ArrowVector,
+    BlockFactor,
+    DenseFactor,
+    DiagonalFactor,
+    Formed,
+    LocalGlobalFactor,
+    PatternFactor,
+)
 from strategies import quick_jit
 
 
@@ -28,11 +40,25 @@ def comb(d: int) -> np.ndarray:
     return np.tril((rows == columns) | (columns == 0) | ((rows % 2 == 0) & (columns % 2 == 0)))
 
 
+def local_global(size: int) -> CovarianceGaussian:
+    """Return local and shared blocks, nothing between them."""
+    return local_global_covariance(ArrowVector(jnp.zeros((2, size)), jnp.zeros(size)))
+
+
+def of_precision(gaussian: CovarianceGaussian) -> PrecisionGaussian:
+    """Return the Gaussian whose T has the pattern, and here the entries, of a given C."""
+    return PrecisionGaussian(gaussian.mean, gaussian.factor)
+
+
 STRUCTURES: dict[str, Callable[[int], Any]] = {
     "diagonal": lambda size: diagonal_covariance(jnp.zeros(size)),
+    "diagonal precision": lambda size: of_precision(diagonal_covariance(jnp.zeros(size))),
     "dense covariance": lambda size: dense_covariance(jnp.zeros(size)),
     "dense precision": lambda size: dense_precision(jnp.zeros(size)),
     "block covariance": lambda size: block_covariance(jnp.zeros(3 * size), (size, 1, size, size - 1)),
+    "block precision": lambda size: of_precision(block_covariance(jnp.zeros(3 * size), (size, 1, size, size - 1))),
+    "local-global covariance": local_global,
+    "local-global precision": lambda size: of_precision(local_global(size)),
     "arrow precision": lambda size: arrow_precision(ArrowVector(jnp.zeros((2, size)), jnp.zeros(size))),
     "pattern covariance": lambda size: pattern_covariance(jnp.zeros(size + 2), comb(size + 2)),
     "pattern precision": lambda size: pattern_precision(jnp.zeros(size + 2), comb(size + 2)),
@@ -66,7 +92,11 @@ def dense(factor: Any) -> np.ndarray:
         for stack, index in zip(factor.stacks, factor.layout.indices, strict=True):
             matrix[index[:, None], index[None]] = np.asarray(stack)
         return matrix
-    assert isinstance(factor, ArrowFactor)
+    if isinstance(factor, LocalGlobalFactor):
+        factor = ArrowFactor(factor.local, jnp.zeros((len(factor.shared), *factor.local.shape[1:])), factor.shared)
+    if not isinstance(factor, ArrowFactor):  # a structure that is not laid out here by hand
+        like = factor.diagonal()
+        return np.stack([flat(factor.product(unflat(unit, like))) for unit in np.eye(len(flat(like)))], axis=1)
     local, cross, shared = (np.asarray(part) for part in factor)
     g, r, n = cross.shape
     matrix = np.zeros((r * n + g, r * n + g))
@@ -118,3 +148,24 @@ def covariance(gaussian: Any) -> np.ndarray:
     """Return the dense covariance."""
     F = dense(gaussian.factor)
     return F @ F.T if isinstance(gaussian, CovarianceGaussian) else np.linalg.inv(F @ F.T)
+
+
+# --- symmetric matrices on a pattern -------------------------------------------------------------------------
+
+
+def symmetric(factor: Any, matrix: np.ndarray) -> Any:
+    """Return a dense symmetric matrix as the factor stores it."""
+    vector = factor.diagonal()
+    if not isinstance(vector, ArrowVector):
+        return factor.restrict(Formed(jnp.asarray(matrix)))
+    (r, n), g = vector.local.shape, len(vector.shared)
+    local = np.stack([matrix[r * i : r * i + r, r * i : r * i + r] for i in range(n)], axis=2)
+    cross = matrix[r * n :, : r * n].reshape(g, n, r).swapaxes(1, 2)
+    return factor.restrict(ArrowMatrix(*map(jnp.asarray, (local, cross, matrix[r * n :, r * n :]))))
+
+
+def unsymmetric(factor: Any, stored: Any) -> np.ndarray:
+    """Invert `symmetric`, with zeros off the pattern."""
+    F, leaves = jax.tree.structure(factor), jax.tree.leaves(stored)
+    lower = np.tril(dense(jax.tree.unflatten(F, leaves)))
+    return lower + np.tril(lower, -1).T

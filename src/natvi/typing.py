@@ -19,6 +19,11 @@ class Factor(Protocol):
         """The number of free entries."""
         ...
 
+    @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others in products and solves."""
+        ...
+
     def product(self, x: Vector) -> Vector:
         """Return `F x`."""
         ...
@@ -57,6 +62,38 @@ class Factor(Protocol):
 
     def multiply(self: Self, H: Self) -> Self:
         """Return `F H`."""
+        ...
+
+    def multiply_half_outer(self: Self, u: Vector, z: Vector) -> Self:
+        """Return `F half(u z')`; `natvi.linalg.half_outer` has a default."""
+        ...
+
+    def row_norms(self) -> Vector:
+        """Return the norm of every row: the marginal sds where F is C."""
+        ...
+
+    def inverse_column_norms(self) -> Vector:
+        """Return the norm of every column of `F^-1`: the marginal sds where F is T."""
+        ...
+
+    def restrict(self, matrix: Any) -> Hessian:
+        """Return a symmetric matrix on the pattern, from one that may be larger or not yet formed."""
+        ...
+
+    def gram(self, rows: Any) -> Hessian:
+        """Return `sum_i a_i a_i'` over rows a_i on the pattern."""
+        ...
+
+    def add_diagonal(self, matrix: Hessian, amounts: Vector) -> Hessian:
+        """Add a diagonal matrix to a symmetric one on the pattern."""
+        ...
+
+    def square(self) -> Hessian:
+        """Return `F F'`, the precision where F is T; where F is C, the Gaussian asks for `inverse_square`."""
+        ...
+
+    def root_of(self: Self, matrix: Hessian) -> Self:
+        """Return the F with `F F'` a given matrix; where F is C, the Gaussian asks for `inverse_root_of`."""
         ...
 
 
@@ -101,6 +138,18 @@ class Gaussian(Protocol):
 
     def covariance_product(self, x: Vector) -> Vector:
         """Return Sigma x."""
+        ...
+
+    def whiten(self, grad: Vector) -> Vector:
+        """Return the gradient in z of a function of theta."""
+        ...
+
+    def unwhiten(self, white: Vector) -> Vector:
+        """Return the direction in theta that belongs to one in z."""
+        ...
+
+    def natural_outer(self, white: Vector, z: Vector) -> Any:
+        """Return the natural direction of the factor from one draw's whitened gradient."""
         ...
 
     def first_order(self, z: Vector, grad: Vector) -> Any:

@@ -47,7 +47,7 @@ class FactorAnswers(NamedTuple):
     solve_transposed: ArrowVector
     product: ArrowVector
     transposed_product: ArrowVector
-    multiply_transposed: ArrowMatrix
+    square: ArrowMatrix
     log_determinant: jax.Array
 
 
@@ -58,7 +58,7 @@ def factor_methods(T: ArrowFactor, x: ArrowVector) -> FactorAnswers:
         T.solve_transposed(x),
         T.product(x),
         T.transposed_product(x),
-        T.multiply_transposed(),
+        T.square(),
         T.log_determinant(),
     )
 
@@ -82,7 +82,7 @@ def test_factor_methods(size, seed):
     np.testing.assert_allclose(dense_vector(got.solve_transposed), np.linalg.solve(dense.T, b), **TIGHT)
     np.testing.assert_allclose(dense_vector(got.product), dense @ b, **TIGHT)
     np.testing.assert_allclose(dense_vector(got.transposed_product), dense.T @ b, **TIGHT)
-    np.testing.assert_allclose(dense_matrix(got.multiply_transposed), dense @ dense.T, **TIGHT)
+    np.testing.assert_allclose(dense_matrix(got.square), dense @ dense.T, **TIGHT)
     np.testing.assert_allclose(got.log_determinant, np.linalg.slogdet(dense)[1], **TIGHT)
 
 
@@ -94,10 +94,10 @@ def test_log_determinant_ignores_the_signs_of_the_diagonal():
 
 
 @given(sizes, seeds)
-def test_cholesky_undoes_multiply_transposed_up_to_signs(size, seed):
+def test_cholesky_undoes_the_square_up_to_signs(size, seed):
     T = random_factor(*size, seed)
     signs = np.sign(np.diag(dense_factor(T)))
-    square = factor_methods(T, random_vector(*size, 0)).multiply_transposed
+    square = factor_methods(T, random_vector(*size, 0)).square
     _, again = matrix_methods(square, random_vector(*size, 0))
     np.testing.assert_allclose(dense_factor(again), dense_factor(T) * signs, **TIGHT)
 

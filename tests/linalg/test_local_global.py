@@ -8,7 +8,6 @@ from natvi.gaussian import local_global_covariance
 from natvi.linalg import ArrowFactor, ArrowVector, LocalGlobalFactor, LocalGlobalMatrix
 from natvi.linalg.local_global import inverse_root
 from natvi.natural import natural_direction
-from natvi.optimize.vogn import factor_of, precision_of
 from natvi.typing import Factor
 from natvi.x64 import float64
 from strategies import arrow_vector, dense_factor, dense_vector
@@ -81,9 +80,9 @@ def test_precision_and_back(r, g, n):
     F = random_factor(r, g, n, 2)
     q = local_global_covariance(ArrowVector(jnp.zeros((r, n)), jnp.zeros(g)))
     q = type(q)(q.mean, F)
-    S = precision_of(q)
+    S = q.precision()
     np.testing.assert_allclose(dense(S), np.linalg.inv(dense(F) @ dense(F).T), atol=1e-11)
-    C = dense(factor_of(q, S))
+    C = dense(q.with_precision(S).factor)
     np.testing.assert_allclose(C, np.tril(C), atol=0)
     np.testing.assert_allclose(C @ C.T, dense(F) @ dense(F).T, atol=1e-10)
 

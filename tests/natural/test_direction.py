@@ -9,7 +9,7 @@ from hypothesis import strategies as hs
 import structures as st
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import DenseFactor, vector
-from natvi.natural import corollary_mean, first_order_direction, natural_direction
+from natvi.natural import first_order_direction, natural_direction
 from natvi.natural.fisher import fisher_information
 from natvi.x64 import float64
 from strategies import quick_jit
@@ -113,7 +113,7 @@ def test_corollary_1_is_the_update_of_the_transformed_parameter(name):
         T_new = T + rho * T @ H
         expected = np.linalg.solve(T_new.T, T.T @ mu + rho * (np.linalg.solve(T, st.flat(g)) + H.T @ T.T @ mu))
         rebuilt = jax_factor(gaussian.factor, direction.factor, rho)
-        found = mu + rho * st.flat(corollary_mean(gaussian.factor, rebuilt, g))
+        found = mu + rho * st.flat(gaussian.moved_mean(rebuilt, g, direction.mean))
         np.testing.assert_allclose(found, expected, rtol=1e-10)
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from natvi.families.table import FAMILIES
 from natvi.optimize import fixed_point
-from natvi.optimize.fixed_point import DenseSystem, Packed
+from natvi.optimize.fixed_point import DenseSystem
+from natvi.optimize.system import Packed
 from natvi.run.rows import climb_rows
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.independent_normal import IndependentNormal

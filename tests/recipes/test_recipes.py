@@ -11,6 +11,8 @@ import pytest
 
 import structures as st
 from natvi import optimize, recipes
+from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
+from natvi.linalg import ArrowVector
 from natvi.run.algorithm import compose
 from natvi.target import GroupTarget
 from natvi.target.function import FunctionTarget
@@ -37,18 +39,18 @@ RULES = {
     "nagm": (lambda: optimize.nagm(falling(0.2), ratio=1.0), "natural"),
 }
 ALGORITHMS = {
-    ("diagonal", "euclidean"): recipes.algorithm_1e,
-    ("diagonal", "natural"): recipes.algorithm_1n,
-    ("dense covariance", "euclidean"): recipes.algorithm_1e,
-    ("dense covariance", "natural"): recipes.algorithm_1n,
-    ("dense precision", "euclidean"): recipes.algorithm_2e,
-    ("dense precision", "natural"): recipes.algorithm_2n,
-    ("block covariance", "euclidean"): recipes.algorithm_1e,
-    ("block covariance", "natural"): recipes.algorithm_1s,
-    ("arrow precision", "euclidean"): recipes.algorithm_2e,
-    ("arrow precision", "natural"): recipes.algorithm_2s,
+    (CovarianceGaussian, "euclidean"): recipes.algorithm_1e,
+    (CovarianceGaussian, "natural"): recipes.algorithm_1n,
+    (PrecisionGaussian, "euclidean"): recipes.algorithm_2e,
+    (PrecisionGaussian, "natural"): recipes.algorithm_2n,
+}
+SPARSE = {  # the natural recipes that are written for one pattern
+    "block covariance": recipes.algorithm_1s,
+    "local-global covariance": recipes.algorithm_1s,
+    "arrow precision": recipes.algorithm_2s,
 }
 STRUCTURES = ["diagonal", "dense covariance", "dense precision", "block covariance", "arrow precision"]
+OTHERS = [name for name in st.STRUCTURES if name not in STRUCTURES]
 SECOND_ORDER = {  # every rule on dense factors, three rules each on the others
     "diagonal": ("plain natural", "adam", "nagm"),
     "dense covariance": tuple(RULES),
@@ -61,7 +63,13 @@ CASES = [
     for name in STRUCTURES
     for order, rules in ((1, RULES), (2, SECOND_ORDER[name]))
     for rule in rules
-]
+] + [(name, rule, order) for name in OTHERS for rule, order in (("nadam", 1), ("plain natural", 2))]
+
+
+def recipe(name: str, kind: str) -> Any:
+    """Return the recipe for a structure."""
+    general = ALGORITHMS[type(st.STRUCTURES[name](2)), kind]
+    return SPARSE.get(name, general) if kind == "natural" else general
 
 
 def quadratic(theta, P, m):
@@ -79,10 +87,11 @@ def gaussian_target(name: str, seed: int) -> tuple[Any, np.ndarray, np.ndarray]:
     """Return a Gaussian target that the structure can represent, with its moments."""
     truth = st.random_gaussian(name, 2, seed)
     Sigma, mean = st.covariance(truth), st.flat(truth.mean)
-    if name != "arrow precision":
+    if not isinstance(truth.mean, ArrowVector):
         return FunctionTarget(quadratic, (jnp.asarray(np.linalg.inv(Sigma)), jnp.asarray(mean))), mean, Sigma
-    local, cross, shared = truth.factor.multiply_transposed()
-    n = local.shape[2]
+    S = truth.precision()
+    local, shared, n = S.local, S.shared, S.local.shape[2]
+    cross = getattr(S, "cross", jnp.zeros((len(shared), *local.shape[1:])))
     data = {
         "local": jnp.moveaxis(local, 2, 0),
         "cross": jnp.moveaxis(cross, 2, 0),
@@ -109,7 +118,7 @@ def test_random_gaussians_are_recovered(name, rule, order):
     with float64():
         make, kind = RULES[rule]
         targets, means, Sigmas = zip(*(gaussian_target(name, seed) for seed in SEEDS), strict=True)
-        algorithm = ALGORITHMS[name, kind](targets[0], make(), order=order)
+        algorithm = recipe(name, kind)(targets[0], make(), order=order)
         for found, mean, Sigma in zip(runs(algorithm, st.STRUCTURES[name](2), targets), means, Sigmas, strict=True):
             few = len(mean) == 2  # blocks and the arrow have six coordinates
             tolerance = (0.02 if few else 0.03) if rule == "snngm" else (1e-3 if few else 2e-3)  # steps of fixed length
@@ -137,7 +146,7 @@ def normal_rows(theta, rows):
 
 def rows_target(name: str, seed: int) -> tuple[Any, np.ndarray]:
     """Return a Gaussian target with examples for VOGN, rows or groups, and its mean."""
-    if name == "arrow precision":
+    if isinstance(st.STRUCTURES[name](2).mean, ArrowVector):
         target, mean, _ = gaussian_target(name, seed)
         return target, mean
     rng = np.random.default_rng(seed)
@@ -148,7 +157,7 @@ def rows_target(name: str, seed: int) -> tuple[Any, np.ndarray]:
     return target, np.linalg.solve(X.T @ X + np.eye(d) / 100, X.T @ y)
 
 
-@pytest.mark.parametrize("name", STRUCTURES)
+@pytest.mark.parametrize("name", st.STRUCTURES)
 def test_vogn_finds_the_mean(name):
     """With the Gauss-Newton curvature of its own gradients, which does not promise the covariance."""
     with float64():

@@ -18,7 +18,7 @@ import scipy.stats
 import natvi.target.term
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.target import Contribution, SumOfTerms
+from natvi.target import Expected, SumOfTerms
 from natvi.target.random_effects import omega_positions
 from natvi.x64 import float64, to_host
 from oracles import FIRST, OFFSETS
@@ -56,7 +56,7 @@ def model(name: str, r: int) -> MixedCase:
 
 
 @quick_jit
-def expected_many(target: SumOfTerms, gaussians: ArrowPrecision) -> Contribution:
+def expected_many(target: SumOfTerms, gaussians: ArrowPrecision) -> Expected:
     return jax.lax.map(target.expected, gaussians)
 
 
@@ -64,7 +64,7 @@ def stack(gaussians: list[ArrowPrecision]) -> ArrowPrecision:
     return jax.tree.map(lambda *leaves: jnp.asarray(np.stack(leaves)), *to_host(gaussians))
 
 
-def unstack(got: Contribution) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def unstack(got: Expected) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return values, dense gradients and dense Hessians."""
     got = to_host(got)
     each = [jax.tree.map(lambda a, i=i: a[i], got) for i in range(len(got.value))]

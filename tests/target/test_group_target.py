@@ -8,7 +8,7 @@ import pytest
 import structures as st
 from natvi import optimize, recipes
 from natvi.derivatives.hessians import hessian_on_pattern
-from natvi.derivatives.per_example import curvature_at, gauss_newton_blocks
+from natvi.derivatives.per_example import curvature_at
 from natvi.gaussian import arrow_precision, dense_precision, local_global_covariance
 from natvi.linalg import ArrowVector
 from natvi.target import GroupTarget
@@ -138,7 +138,7 @@ def test_local_blocks():
         np.testing.assert_allclose(got.shared, -precision[8:, 8:], rtol=1e-10)
         np.testing.assert_allclose(got.local[..., 1], -precision[2:4, 2:4], rtol=1e-10)
         z = random_vector(2, 3, 4, 0)
-        blocks = quick_jit(lambda target, q, z: gauss_newton_blocks(target.group_gradients(q.push(z))))(target, q, z)
+        blocks = quick_jit(lambda target, q, z: q.factor.gram(target.group_gradients(q.push(z))))(target, q, z)
         for a, b in zip(quick_jit(curvature_at)(target, q, z).curvature, blocks, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-12)
 

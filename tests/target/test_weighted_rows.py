@@ -12,7 +12,7 @@ import natvi.target.term
 from natvi.families.table import FAMILIES, find_family, links_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
-from natvi.target import Contribution, LikelihoodRows
+from natvi.target import Expected, LikelihoodRows
 from natvi.x64 import float64, to_host
 from strategies import (
     GroupedData,
@@ -43,7 +43,7 @@ def likelihood_of(case: MixedCase) -> LikelihoodRows:
 
 
 @quick_jit
-def expected(term: LikelihoodRows, gaussian: ArrowPrecision) -> Contribution:
+def expected(term: LikelihoodRows, gaussian: ArrowPrecision) -> Expected:
     return term.expected(gaussian)
 
 
@@ -56,7 +56,7 @@ def value(term: LikelihoodRows, gaussian: ArrowPrecision) -> float:
     return float(term.value(gaussian.mean))
 
 
-def assert_same(one: Contribution, other: Contribution, **close: float) -> None:
+def assert_same(one: Expected, other: Expected, **close: float) -> None:
     np.testing.assert_allclose(one.value, other.value, **close)
     np.testing.assert_allclose(dense_vector(one.grad), dense_vector(other.grad), **close)
     np.testing.assert_allclose(dense_matrix(one.hess), dense_matrix(other.hess), **close)

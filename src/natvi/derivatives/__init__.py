@@ -1,4 +1,3 @@
 """Derivatives of the evidence lower bound."""
 
-from natvi.derivatives.exact import Derivatives as Derivatives
 from natvi.derivatives.exact import exact_derivatives as exact_derivatives

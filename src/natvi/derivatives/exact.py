@@ -5,40 +5,27 @@ grad_mu L = E grad log p (Bonnet) and 2 grad_Sigma E log p = E hess log p (Price
 entropy adds Sigma^-1 to the latter.
 """
 
-from typing import Any, NamedTuple, Protocol, runtime_checkable
-
-from jaxtyping import Array, Float
+from typing import Any, Protocol, runtime_checkable
 
 from natvi.derivatives.first_order import BoundGradient
 from natvi.derivatives.second_order import factor_gradient
-from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowFactor
-from natvi.typing import Gaussian, Hessian, Vector
-
-
-class Derivatives(NamedTuple):
-    """The bound, E grad log p and E hess log p, the latter on the pattern."""
-
-    elbo: Float[Array, ""]
-    grad: Vector
-    hess: Hessian
+from natvi.target import Expected
+from natvi.typing import Gaussian
 
 
 @runtime_checkable
 class ExactTarget(Protocol):
     """A log-density whose expectations under a Gaussian are known."""
 
-    def expected(self, gaussian: Any) -> Any:
+    def expected(self, gaussian: Any) -> Expected:
         """Return E log-density, E grad and E hess on the pattern."""
         ...
 
 
-def exact_derivatives(target: ExactTarget, gaussian: Any) -> Derivatives:
-    """Return the exact lower bound with its derivatives."""
-    if isinstance(gaussian.factor, ArrowFactor) and not isinstance(gaussian, ArrowPrecision):
-        gaussian = ArrowPrecision.from_factor(gaussian.mean, gaussian.factor)
-    value, grad, hess = target.expected(gaussian)
-    return Derivatives(value + gaussian.entropy(), grad, hess)
+def exact_derivatives(target: ExactTarget, gaussian: Any) -> Expected:
+    """Return the exact lower bound as `value`, with E grad log p and E hess log p."""
+    found = target.expected(gaussian)
+    return found._replace(value=found.value + gaussian.entropy())
 
 
 def exact_order(target: ExactTarget, gaussian: Gaussian, entropy: bool = True) -> BoundGradient:

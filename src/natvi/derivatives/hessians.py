@@ -8,9 +8,8 @@ the pattern is cut out of the dense matrix.
 from typing import Protocol, runtime_checkable
 
 import jax
-import jax.numpy as jnp
 
-from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor, LocalGlobalFactor
+from natvi.linalg import Formed, vector
 from natvi.typing import Factor, Hessian, Target, Vector
 
 
@@ -25,18 +24,13 @@ class CurvedTarget(Protocol):
 
 def hessian_on_pattern(target: Target, theta: Vector, factor: Factor) -> Hessian:
     """Return the entries of the Hessian at theta that the factor's gradient reads."""
-    if isinstance(target, CurvedTarget) and not isinstance(factor, BlockFactor):
+    if isinstance(target, CurvedTarget):
         return target.hessian(theta, factor)
-    if isinstance(factor, ArrowFactor | LocalGlobalFactor):
+    if not vector.is_flat(theta):
         raise ValueError(
             "Second-order estimates on the arrow need a target whose Hessian is known group by group: a GroupTarget "
             "of your own functions or a mixed model (SumOfTerms); those on local blocks take a GroupTarget or a "
             f"reparametrized mixed model (rvb1, rvb2). Got {type(target).__name__}: write it as a GroupTarget, or use "
             "first-order estimates (order=1)."
         )
-    hess = jax.hessian(target.value)(theta)
-    if isinstance(factor, DiagonalFactor):
-        return jnp.diagonal(hess)
-    if isinstance(factor, BlockFactor):
-        return tuple(hess[i[:, None], i[None]] for i in factor.layout.indices)
-    return hess
+    return factor.restrict(Formed(jax.hessian(target.value)(theta)))

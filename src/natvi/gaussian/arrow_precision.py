@@ -44,6 +44,10 @@ class ArrowPrecision(NamedTuple):
         factor = ArrowFactor(cut(self.factor.local), cut(self.factor.cross), self.factor.shared)
         return ArrowPrecision(mean, factor, self.inverse_shared)
 
+    def marginals(self) -> "ArrowPrecision":
+        """Return itself: it is what a target with groups asks for."""
+        return self
+
     @property
     def dimension(self) -> int:
         """The length of theta."""
@@ -93,10 +97,7 @@ class ArrowPrecision(NamedTuple):
         """Return mean and covariance of (theta_i, theta_g[start:stop]) for every group."""
         n = self.mean.local.shape[1]
         w = stop - start
-        own = small_blocks.solve_upper(
-            self.factor.local,
-            jnp.broadcast_to(jnp.eye(self.mean.local.shape[0])[..., None], self.factor.local.shape),
-        )  # T_i^-T
+        own = small_blocks.solve_upper(self.factor.local, small_blocks.identities(self.factor.local))  # T_i^-T
         # theta_i - mu_i = -B_i (theta_g - mu_g) + T_i^-T z_i with B_i = T_i^-T T_gi';  whitened: R B_i'
         B = small_blocks.solve_upper(self.factor.local, jnp.swapaxes(self.factor.cross, 0, 1))
         whitened = -jnp.einsum("hg,rgn->hrn", self.inverse_shared, B)
@@ -112,7 +113,4 @@ class ArrowPrecision(NamedTuple):
 
     def marginal_sds(self) -> ArrowVector:
         """Return the standard deviation of every coordinate."""
-        r = self.mean.local.shape[0]
-        _, covariance = self.group_moments(0, 0)
-        local = jnp.sqrt(jnp.stack([covariance[k, k] for k in range(r)]))
-        return ArrowVector(local, jnp.sqrt(self.shared_variances()))
+        return self.factor.inverse_column_norms()

@@ -1,27 +1,26 @@
 """N(mu, C C'): the mean and the Cholesky factor of the covariance, on any closed pattern (diagonal, dense, blocks)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
-from natvi.linalg import DiagonalFactor, vector
+from natvi.gaussian.factored import FactoredGaussian
+from natvi.linalg import vector
 from natvi.typing import Hessian, Vector
 
-CovarianceFactor = Any  # DiagonalFactor, DenseFactor, PatternFactor, BlockFactor or LocalGlobalFactor
 
-
-class CovarianceGaussian(eqx.Module):
+class CovarianceGaussian(FactoredGaussian):
     """theta = mu + C z with z standard normal."""
 
     mean: Vector
-    factor: CovarianceFactor
+    factor: Any  # a Factor; not the arrow, whose square has entries off the pattern's inverse
+    entropy_sign: ClassVar[float] = 1.0
 
-    def push(self, z: Vector) -> Vector:
-        """Return theta = mu + C z."""
-        return vector.add(self.mean, self.factor.product(z))
+    def move(self, z: Vector) -> Vector:
+        """Return theta - mu = C z."""
+        return self.factor.product(z)
 
     def pull(self, theta: Vector) -> Vector:
         """Return z = C^-1 (theta - mu)."""
@@ -31,26 +30,13 @@ class CovarianceGaussian(eqx.Module):
         """Return grad log q at theta = push(z), which is -C^-T z."""
         return jax.tree.map(jnp.negative, self.factor.solve_transposed(z))
 
-    def sample(self, key: PRNGKeyArray) -> Vector:
-        """Draw one theta."""
-        return self.push(vector.standard_normal(key, self.mean))
+    def whiten(self, grad: Vector) -> Vector:
+        """Return C' g."""
+        return self.factor.transposed_product(grad)
 
-    def log_prob(self, theta: Vector) -> Float[Array, ""]:
-        """Return log q(theta)."""
-        return self.log_prob_at(self.pull(theta))
-
-    def log_prob_at(self, z: Vector) -> Float[Array, ""]:
-        """Return log q at theta = push(z), which needs no solve."""
-        d = vector.length(self.mean)
-        return -0.5 * d * jnp.log(2 * jnp.pi) - self.factor.log_determinant() - 0.5 * vector.dot(z, z)
-
-    def entropy(self) -> Float[Array, ""]:
-        """Return -E log q = (d/2)(1 + log 2 pi) + log |C|."""
-        return 0.5 * vector.length(self.mean) * (1 + jnp.log(2 * jnp.pi)) + self.factor.log_determinant()
-
-    def covariance_product(self, x: Vector) -> Vector:
-        """Return Sigma x."""
-        return self.factor.product(self.factor.transposed_product(x))
+    def unwhiten(self, white: Vector) -> Vector:
+        """Return C u."""
+        return self.factor.product(white)
 
     def marginal_sds(self) -> Vector:
         """Return the standard deviation of every coordinate: the norms of C's rows."""
@@ -58,19 +44,28 @@ class CovarianceGaussian(eqx.Module):
 
     def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
         """Return Var(a' theta) = |C' a|^2 for every row a of a design."""
-        if isinstance(self.factor, DiagonalFactor):
-            return rows**2 @ self.factor.values**2
         return jnp.sum(jax.vmap(self.factor.transposed_product)(rows) ** 2, axis=1)
 
-    def first_order(self, z: Vector, grad: Vector) -> CovarianceFactor:
+    def precision(self) -> Hessian:
+        """Return Sigma^-1 = (C C')^-1 on the pattern."""
+        return self.factor.inverse_square()
+
+    def with_precision(self, precision: Hessian) -> "CovarianceGaussian":
+        """Return the Gaussian of this mean with another precision."""
+        return CovarianceGaussian(self.mean, self.factor.inverse_root_of(precision))
+
+    def first_order(self, z: Vector, grad: Vector) -> Any:
         """Return G1 = grad h z' on the pattern (Theorem 2), an unbiased gradient in C."""
         return self.factor.outer(grad, z)
 
-    def second_order(self, hess: Hessian) -> CovarianceFactor:
+    def second_order(self, hess: Hessian) -> Any:
         """Return F1 = hess C on the pattern (Theorem 2), an unbiased gradient in C."""
         return self.factor.curvature_covariance(hess)
 
-    def entropy_gradient(self) -> CovarianceFactor:
-        """Return the gradient of the entropy in C: C^-T on the pattern, which is 1/C_ii on the diagonal."""
-        zero = jax.tree.map(jnp.zeros_like, self.factor)
-        return zero.with_diagonal(jax.tree.map(lambda c: 1.0 / c, self.factor.diagonal()))
+    def natural_outer(self, white: Vector, z: Vector) -> Any:
+        """Return C half(u z') with u = C' g, the natural direction that belongs to G1 = g z'."""
+        return self.factor.multiply_half_outer(white, z)
+
+    def moved_mean(self, factor: Any, grad: Vector, direction: Vector) -> Vector:
+        """Return Sigma g: the mean does not wait for the new C."""
+        return direction

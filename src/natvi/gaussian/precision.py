@@ -1,28 +1,27 @@
 """N(mu, (T T')^-1): the mean and the Cholesky factor of the precision, on any closed pattern (dense, arrow)."""
 
-from typing import Any
+from typing import Any, ClassVar
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from natvi.gaussian.arrow_precision import ArrowPrecision
-from natvi.linalg import ArrowFactor, vector
+from natvi.gaussian.factored import FactoredGaussian
+from natvi.linalg import vector
 from natvi.typing import Hessian, Vector
 
-PrecisionFactor = Any  # DenseFactor or ArrowFactor
 
-
-class PrecisionGaussian(eqx.Module):
+class PrecisionGaussian(FactoredGaussian):
     """theta = mu + T^-T z with z standard normal."""
 
     mean: Vector
-    factor: PrecisionFactor
+    factor: Any  # a Factor
+    entropy_sign: ClassVar[float] = -1.0
 
-    def push(self, z: Vector) -> Vector:
-        """Return theta = mu + T^-T z."""
-        return vector.add(self.mean, self.factor.solve_transposed(z))
+    def move(self, z: Vector) -> Vector:
+        """Return theta - mu = T^-T z."""
+        return self.factor.solve_transposed(z)
 
     def pull(self, theta: Vector) -> Vector:
         """Return z = T' (theta - mu)."""
@@ -32,50 +31,49 @@ class PrecisionGaussian(eqx.Module):
         """Return grad log q at theta = push(z), which is -T z."""
         return jax.tree.map(jnp.negative, self.factor.product(z))
 
-    def sample(self, key: PRNGKeyArray) -> Vector:
-        """Draw one theta."""
-        return self.push(vector.standard_normal(key, self.mean))
+    def whiten(self, grad: Vector) -> Vector:
+        """Return T^-1 g."""
+        return self.factor.solve(grad)
 
-    def log_prob(self, theta: Vector) -> Float[Array, ""]:
-        """Return log q(theta)."""
-        return self.log_prob_at(self.pull(theta))
-
-    def log_prob_at(self, z: Vector) -> Float[Array, ""]:
-        """Return log q at theta = push(z), which needs no solve."""
-        d = vector.length(self.mean)
-        return -0.5 * d * jnp.log(2 * jnp.pi) + self.factor.log_determinant() - 0.5 * vector.dot(z, z)
-
-    def entropy(self) -> Float[Array, ""]:
-        """Return -E log q = (d/2)(1 + log 2 pi) - log |T|."""
-        return 0.5 * vector.length(self.mean) * (1 + jnp.log(2 * jnp.pi)) - self.factor.log_determinant()
-
-    def covariance_product(self, x: Vector) -> Vector:
-        """Return Sigma x."""
-        return self.factor.solve_transposed(self.factor.solve(x))
+    def unwhiten(self, white: Vector) -> Vector:
+        """Return T^-T v."""
+        return self.factor.solve_transposed(white)
 
     def marginal_sds(self) -> Vector:
-        """Return the standard deviation of every coordinate."""
-        if isinstance(self.factor, ArrowFactor):
-            return ArrowPrecision.from_factor(self.mean, self.factor).marginal_sds()
-        return jnp.sqrt(self.row_variances(jnp.eye(vector.length(self.mean))))
+        """Return the standard deviation of every coordinate: the norms of the columns of T^-1."""
+        return self.factor.inverse_column_norms()
 
     def row_variances(self, rows: Float[Array, "k d"]) -> Float[Array, " k"]:
-        """Return Var(a' theta) = |T^-1 a|^2 for every row a of a design, the factor being dense.
+        """Return Var(a' theta) = |T^-1 a|^2 for every row a of a design.
 
-        The rows of a mixed model belong to groups: `ArrowPrecision.row_moments`.
+        The rows of a mixed model belong to groups: `marginals().row_moments`.
         """
         return jnp.sum(jax.vmap(self.factor.solve)(rows) ** 2, axis=1)
 
-    def first_order(self, z: Vector, grad: Vector) -> PrecisionFactor:
-        """Return G2 = -(theta - mu) v' on the pattern with v = T^-1 grad h (Theorem 2), a gradient in T."""
-        move = self.factor.solve_transposed(z)
-        return jax.tree.map(jnp.negative, self.factor.outer(move, self.factor.solve(grad)))
+    def marginals(self) -> ArrowPrecision:
+        """Return what a target with groups asks of a Gaussian on the arrow, with T_g inverted once for all of it."""
+        return ArrowPrecision.from_factor(self.mean, self.factor)
 
-    def second_order(self, hess: Hessian) -> PrecisionFactor:
+    def precision(self) -> Hessian:
+        """Return Sigma^-1 = T T' on the pattern."""
+        return self.factor.square()
+
+    def with_precision(self, precision: Hessian) -> "PrecisionGaussian":
+        """Return the Gaussian of this mean with another precision."""
+        return PrecisionGaussian(self.mean, self.factor.root_of(precision))
+
+    def first_order(self, z: Vector, grad: Vector) -> Any:
+        """Return G2 = -(theta - mu) v' on the pattern with v = T^-1 grad h (Theorem 2), a gradient in T."""
+        return jax.tree.map(jnp.negative, self.factor.outer(self.move(z), self.factor.solve(grad)))
+
+    def second_order(self, hess: Hessian) -> Any:
         """Return F2 = -Sigma hess T^-T on the pattern (Theorem 2), a gradient in T."""
         return self.factor.curvature_precision(hess)
 
-    def entropy_gradient(self) -> PrecisionFactor:
-        """Return the gradient of the entropy in T: -T^-T on the pattern, which is -1/T_ii on the diagonal."""
-        zero = jax.tree.map(jnp.zeros_like, self.factor)
-        return zero.with_diagonal(jax.tree.map(lambda t: -1.0 / t, self.factor.diagonal()))
+    def natural_outer(self, white: Vector, z: Vector) -> Any:
+        """Return -T half(z v') with v = T^-1 g, the natural direction that belongs to G2 = -(T^-T z) v'."""
+        return jax.tree.map(jnp.negative, self.factor.multiply_half_outer(z, white))
+
+    def moved_mean(self, factor: Any, grad: Vector, direction: Vector) -> Vector:
+        """Return T_new^-T T_old^-1 g, which uses the updated T (Corollary 1)."""
+        return factor.solve_transposed(self.factor.solve(grad))

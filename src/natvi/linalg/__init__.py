@@ -11,5 +11,7 @@ from natvi.linalg.grouped_rows import GroupedRows as GroupedRows
 from natvi.linalg.grouped_rows import layout_rows as layout_rows
 from natvi.linalg.local_global import LocalGlobalFactor as LocalGlobalFactor
 from natvi.linalg.local_global import LocalGlobalMatrix as LocalGlobalMatrix
+from natvi.linalg.on_demand import Formed as Formed
+from natvi.linalg.on_demand import Symmetric as Symmetric
 from natvi.linalg.pattern import ClosedPattern as ClosedPattern
 from natvi.linalg.pattern import PatternFactor as PatternFactor

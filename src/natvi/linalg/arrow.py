@@ -82,12 +82,53 @@ class ArrowFactor(NamedTuple):
         local = jnp.sum(self.local * x.local[:, None], axis=0) + jnp.tensordot(x.shared, self.cross, axes=1)
         return ArrowVector(local, self.shared.T @ x.shared)
 
-    def multiply_transposed(self) -> ArrowMatrix:
+    def row_norms(self) -> ArrowVector:
+        """Return the norm of every row: the marginal sds of a covariance factor."""
+        local = jnp.sqrt(jnp.sum(self.local**2, axis=1))
+        return ArrowVector(local, jnp.sqrt(jnp.sum(self.cross**2, axis=(1, 2)) + jnp.sum(self.shared**2, axis=1)))
+
+    def inverse_column_norms(self) -> ArrowVector:
+        """Return the norm of every column of `T^-1`: the marginal sds of a precision factor."""
+        R = solve_triangular(self.shared, jnp.eye(self.shared.shape[0]), lower=True)
+        own = small_blocks.solve_lower(self.local, small_blocks.identities(self.local))  # T_i^-1
+        # T^-1 has the blocks T_i^-1 and, below them, -R T_gi T_i^-1
+        below = small_blocks.solve_upper(self.local, jnp.einsum("hg,grn->rhn", R, self.cross))
+        local = jnp.sqrt(jnp.sum(own**2, axis=0) + jnp.sum(below**2, axis=1))
+        return ArrowVector(local, jnp.sqrt(jnp.sum(R**2, axis=0)))
+
+    # --- symmetric matrices on the pattern -----------------------------------------------------------------
+
+    def restrict(self, matrix: ArrowMatrix) -> ArrowMatrix:
+        """Return a symmetric matrix on the arrow as it is."""
+        return matrix
+
+    def gram(self, rows: ArrowVector) -> ArrowMatrix:
+        """Return `J' J`, J the rows of groups: local `(r, n)`, shared `(g, n)` group by group."""
+        local, shared = rows
+        corner = jnp.einsum("gn,hn->gh", shared, shared)
+        return ArrowMatrix(local[:, None] * local[None], shared[:, None] * local[None], corner)
+
+    def add_diagonal(self, matrix: ArrowMatrix, amounts: ArrowVector) -> ArrowMatrix:
+        """Add a diagonal matrix to a symmetric one on the pattern."""
+        eye = jnp.eye(self.local.shape[0])[..., None]
+        local, shared = matrix.local + eye * amounts.local, matrix.shared + jnp.diag(amounts.shared)
+        return ArrowMatrix(local, matrix.cross, shared)
+
+    def root_of(self, matrix: ArrowMatrix) -> "ArrowFactor":
+        """Return the T with `T T'` a given matrix."""
+        return matrix.cholesky()
+
+    def square(self) -> ArrowMatrix:
         """Return `T T'`, which lies on the same pattern."""
         local = jnp.einsum("ikn,jkn->ijn", self.local, self.local)
         cross = jnp.einsum("gkn,jkn->gjn", self.cross, self.local)
         flat = self.cross.reshape(self.cross.shape[0], -1)
         return ArrowMatrix(local, cross, self.shared @ self.shared.T + flat @ flat.T)
+
+    @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others: yes, those of its group and of the shared block."""
+        return True
 
     @property
     def num_entries(self) -> int:

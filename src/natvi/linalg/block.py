@@ -9,7 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.linalg import small_blocks
+from natvi.linalg import half_outer, small_blocks
+from natvi.linalg.on_demand import Symmetric
+
+Stacks = tuple[Float[Array, "_ _ _"], ...]  # one stack `(m, m, k)` for every distinct size m
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,11 @@ class BlockFactor(eqx.Module):
         """The number of free entries."""
         return sum(m * (m + 1) // 2 for m in self.layout.sizes)
 
+    @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others: yes, those of its block."""
+        return True
+
     def product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return `F x`."""
         return self._apply(lambda F, b: jnp.einsum("ijk,jk->ik", F, b), x)
@@ -89,22 +97,67 @@ class BlockFactor(eqx.Module):
         """Return the norm of every row: the marginal sds of a covariance factor."""
         return self._flat([jnp.sqrt(jnp.sum(F**2, axis=1)) for F in self.stacks])
 
+    def inverse_column_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every column of `F^-1`: the marginal sds of a precision factor."""
+        return self._flat([small_blocks.inverse_column_norms(F) for F in self.stacks])
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "BlockFactor":
         """Return `a b'` on the pattern."""
         pieces = [a[i][:, None] * b[i][None] for i in self.layout.indices]
-        return self._map(lambda F, piece: _lower(piece), pieces)
+        return self._map(lambda F, piece: small_blocks.lower(piece), pieces)
 
     def half_transposed_product(self, G: "BlockFactor") -> "BlockFactor":
         """Return half(F' G): the lower triangle of each block with the diagonal halved."""
-        return self._map(lambda F, g: _half(jnp.einsum("jik,jlk->ilk", F, g)), G.stacks)
+        return self._map(lambda F, g: small_blocks.half(jnp.einsum("jik,jlk->ilk", F, g)), G.stacks)
 
     def multiply(self, H: "BlockFactor") -> "BlockFactor":
         """Return `F H`, which has the same pattern."""
         return self._map(lambda F, h: jnp.einsum("ijk,jlk->ilk", F, h), H.stacks)
 
-    def curvature_covariance(self, hess: tuple[Float[Array, "_ _ _"], ...]) -> "BlockFactor":
+    multiply_half_outer = half_outer.multiply_half_outer
+
+    def curvature_covariance(self, hess: Stacks) -> "BlockFactor":
         """Return `hess F` on the pattern, from the stacked diagonal blocks of the Hessian: F1 of Theorem 2."""
-        return self._map(lambda F, h: _lower(jnp.einsum("ijk,jlk->ilk", h, F)), hess)
+        return self._map(lambda F, h: small_blocks.lower(jnp.einsum("ijk,jlk->ilk", h, F)), hess)
+
+    def curvature_precision(self, hess: Stacks) -> "BlockFactor":
+        """Return `-Sigma hess F^-T` on the pattern, from the diagonal blocks of the Hessian: F2 of Theorem 2."""
+        return self._map(small_blocks.curvature_precision, hess)
+
+    # --- symmetric matrices on the pattern, by their stacked diagonal blocks -------------------------------
+
+    def restrict(self, matrix: Symmetric) -> Stacks:
+        """Return the diagonal blocks of a symmetric matrix."""
+        whole = matrix.dense()
+        return tuple(whole[i[:, None], i[None]] for i in self.layout.indices)
+
+    def gram(self, rows: Float[Array, "s d"], weights: Float[Array, " s"] | None = None) -> Stacks:
+        """Return the diagonal blocks of `sum_i w_i a_i a_i'` over rows a_i."""
+        weighted = rows if weights is None else rows * weights[:, None]
+        return tuple(jnp.einsum("sik,sjk->ijk", weighted[:, i], rows[:, i]) for i in self.layout.indices)
+
+    def add_diagonal(self, matrix: Stacks, amounts: Float[Array, " d"]) -> Stacks:
+        """Add a diagonal matrix to a block-diagonal one."""
+        pieces = (amounts[i] for i in self.layout.indices)
+        return tuple(
+            stack + jnp.eye(len(stack))[..., None] * piece[:, None] for stack, piece in zip(matrix, pieces, strict=True)
+        )
+
+    def square(self) -> Stacks:
+        """Return `F F'`."""
+        return tuple(jnp.einsum("ijk,ljk->ilk", F, F) for F in self.stacks)
+
+    def inverse_square(self) -> Stacks:
+        """Return `(F F')^-1`."""
+        return tuple(_each(jnp.linalg.inv, stack) for stack in self.square())
+
+    def root_of(self, matrix: Stacks) -> "BlockFactor":
+        """Return the F with `F F'` a given matrix."""
+        return BlockFactor(tuple(_each(jnp.linalg.cholesky, stack) for stack in matrix), self.layout)
+
+    def inverse_root_of(self, matrix: Stacks) -> "BlockFactor":
+        """Return the F with `F F'` the inverse of a given matrix."""
+        return self.root_of(tuple(_each(jnp.linalg.inv, stack) for stack in matrix))
 
     def _apply(self, op: Callable[[Array, Array], Array], x: Float[Array, " d"]) -> Float[Array, " d"]:
         return self._flat([op(F, x[i]) for F, i in zip(self.stacks, self.layout.indices, strict=True)])
@@ -117,9 +170,6 @@ class BlockFactor(eqx.Module):
         return BlockFactor(tuple(op(F, g) for F, g in zip(self.stacks, others, strict=True)), self.layout)
 
 
-def _lower(A: Float[Array, "m m k"]) -> Float[Array, "m m k"]:
-    return A * jnp.tril(jnp.ones(A.shape[:2], A.dtype))[..., None]
-
-
-def _half(A: Float[Array, "m m k"]) -> Float[Array, "m m k"]:
-    return _lower(A) * (1.0 - 0.5 * jnp.eye(len(A), dtype=A.dtype))[..., None]
+def _each(op: Callable[[Array], Array], stack: Float[Array, "m m k"]) -> Float[Array, "m m k"]:
+    """Apply a routine for matrices `(k, m, m)` to a stack."""
+    return jnp.moveaxis(op(jnp.moveaxis(stack, -1, 0)), 0, -1)

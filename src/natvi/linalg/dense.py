@@ -6,6 +6,8 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from natvi.linalg.on_demand import Symmetric
+
 
 class DenseFactor(NamedTuple):
     """A lower triangular d x d matrix F; entries above the diagonal are zero."""
@@ -22,6 +24,11 @@ class DenseFactor(NamedTuple):
         """The number of free entries."""
         d = self.matrix.shape[0]
         return d * (d + 1) // 2
+
+    @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others: no."""
+        return False
 
     def product(self, x: Float[Array, " d"]) -> Float[Array, " d"]:
         """Return `F x`."""
@@ -55,6 +62,11 @@ class DenseFactor(NamedTuple):
         """Return the norm of every row: the marginal sds of a covariance factor."""
         return jnp.sqrt(jnp.sum(self.matrix**2, axis=1))
 
+    def inverse_column_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every column of `F^-1`: the marginal sds of a precision factor."""
+        inverse = solve_triangular(self.matrix, jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype), lower=True)
+        return jnp.sqrt(jnp.sum(inverse**2, axis=0))
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "DenseFactor":
         """Return `a b'` on the pattern."""
         return DenseFactor(jnp.tril(jnp.outer(a, b)))
@@ -82,6 +94,36 @@ class DenseFactor(NamedTuple):
         """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
         inner = solve_triangular(self.matrix, solve_triangular(self.matrix, hess, lower=True).T, lower=True)
         return DenseFactor(-jnp.tril(solve_triangular(self.matrix, inner, lower=True, trans=1)))
+
+    # --- symmetric matrices on the pattern: all of them ----------------------------------------------------
+
+    def restrict(self, matrix: Symmetric) -> Float[Array, "d d"]:
+        """Return a symmetric matrix as it is."""
+        return matrix.dense()
+
+    def gram(self, rows: Float[Array, "k d"], weights: Float[Array, " k"] | None = None) -> Float[Array, "d d"]:
+        """Return `sum_i w_i a_i a_i'` over rows a_i."""
+        return (rows.T if weights is None else rows.T * weights) @ rows
+
+    def add_diagonal(self, matrix: Float[Array, "d d"], amounts: Float[Array, " d"]) -> Float[Array, "d d"]:
+        """Add a diagonal matrix to a symmetric one."""
+        return matrix + jnp.diag(amounts)
+
+    def square(self) -> Float[Array, "d d"]:
+        """Return `F F'`."""
+        return self.matrix @ self.matrix.T
+
+    def inverse_square(self) -> Float[Array, "d d"]:
+        """Return `(F F')^-1`."""
+        return jnp.linalg.inv(self.square())
+
+    def root_of(self, matrix: Float[Array, "d d"]) -> "DenseFactor":
+        """Return the F with `F F'` a given matrix."""
+        return DenseFactor(jnp.linalg.cholesky(matrix))
+
+    def inverse_root_of(self, matrix: Float[Array, "d d"]) -> "DenseFactor":
+        """Return the F with `F F'` the inverse of a given matrix."""
+        return DenseFactor(jnp.linalg.cholesky(jnp.linalg.inv(matrix)))
 
 
 def _sums_from_right(M: Float[Array, "d d"], width: int = 16) -> Float[Array, "d d"]:

@@ -15,8 +15,9 @@ import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
-from natvi.linalg import small_blocks
-from natvi.linalg.arrow import ArrowVector
+from natvi.linalg import half_outer, small_blocks
+from natvi.linalg.arrow import ArrowMatrix, ArrowVector
+from natvi.linalg.dense import DenseFactor
 
 
 class LocalGlobalMatrix(NamedTuple):
@@ -47,6 +48,11 @@ class LocalGlobalFactor(NamedTuple):
         """The number of free entries."""
         r, n, g = self.local.shape[0], self.local.shape[2], self.shared.shape[0]
         return n * r * (r + 1) // 2 + g * (g + 1) // 2
+
+    @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others: yes, those of its block."""
+        return True
 
     def product(self, x: ArrowVector) -> ArrowVector:
         """Return `F x`."""
@@ -83,11 +89,13 @@ class LocalGlobalFactor(NamedTuple):
 
     def outer(self, a: ArrowVector, b: ArrowVector) -> "LocalGlobalFactor":
         """Return `a b'` on the pattern."""
-        return LocalGlobalFactor(_lower(a.local[:, None] * b.local[None]), jnp.tril(jnp.outer(a.shared, b.shared)))
+        return LocalGlobalFactor(
+            small_blocks.lower(a.local[:, None] * b.local[None]), jnp.tril(jnp.outer(a.shared, b.shared))
+        )
 
     def half_transposed_product(self, G: "LocalGlobalFactor") -> "LocalGlobalFactor":
         """Return half(F' G): the lower triangle of each block with the diagonal halved."""
-        local = _lower(matrix_product(self.local.swapaxes(0, 1), G.local))
+        local = small_blocks.lower(matrix_product(self.local.swapaxes(0, 1), G.local))
         shared = jnp.tril(self.shared.T @ G.shared)
         local = local - 0.5 * jnp.eye(local.shape[0])[..., None] * local
         return LocalGlobalFactor(local, shared - 0.5 * jnp.diag(jnp.diagonal(shared)))
@@ -96,14 +104,49 @@ class LocalGlobalFactor(NamedTuple):
         """Return `F H`, which has the same pattern."""
         return LocalGlobalFactor(matrix_product(self.local, H.local), self.shared @ H.shared)
 
+    multiply_half_outer = half_outer.multiply_half_outer
+
     def curvature_covariance(self, hess: LocalGlobalMatrix) -> "LocalGlobalFactor":
         """Return `hess F` on the pattern: F1 of Theorem 2."""
-        local = _lower(matrix_product(hess.local, self.local))
+        local = small_blocks.lower(matrix_product(hess.local, self.local))
         return LocalGlobalFactor(local, jnp.tril(hess.shared @ self.shared))
+
+    def curvature_precision(self, hess: LocalGlobalMatrix) -> "LocalGlobalFactor":
+        """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2."""
+        shared = DenseFactor(self.shared).curvature_precision(hess.shared)
+        return LocalGlobalFactor(small_blocks.curvature_precision(self.local, hess.local), shared.matrix)
+
+    # --- symmetric matrices on the pattern -----------------------------------------------------------------
+
+    def restrict(self, matrix: ArrowMatrix | LocalGlobalMatrix) -> LocalGlobalMatrix:
+        """Return the local and shared blocks of a symmetric matrix."""
+        return LocalGlobalMatrix(matrix.local, matrix.shared)
+
+    def gram(self, rows: ArrowVector) -> LocalGlobalMatrix:
+        """Return `J' J` on the pattern, J the rows of groups: local `(r, n)`, shared `(g, n)` group by group."""
+        local, shared = rows
+        return LocalGlobalMatrix(local[:, None] * local[None], shared @ shared.T)
+
+    def add_diagonal(self, matrix: LocalGlobalMatrix, amounts: ArrowVector) -> LocalGlobalMatrix:
+        """Add a diagonal matrix to a symmetric one on the pattern."""
+        eye = jnp.eye(self.local.shape[0])[..., None]
+        return LocalGlobalMatrix(matrix.local + eye * amounts.local, matrix.shared + jnp.diag(amounts.shared))
+
+    def square(self) -> LocalGlobalMatrix:
+        """Return `F F'`."""
+        return LocalGlobalMatrix(matrix_product(self.local, self.local.swapaxes(0, 1)), self.shared @ self.shared.T)
+
+    def root_of(self, matrix: LocalGlobalMatrix) -> "LocalGlobalFactor":
+        """Return the F with `F F'` a given matrix."""
+        return LocalGlobalFactor(small_blocks.cholesky(matrix.local), jnp.linalg.cholesky(matrix.shared))
+
+    def inverse_root_of(self, matrix: LocalGlobalMatrix) -> "LocalGlobalFactor":
+        """Return the F with `F F'` the inverse of a given matrix."""
+        return matrix.covariance_factor()
 
     def inverse_square(self) -> LocalGlobalMatrix:
         """Return `(F F')^-1`, the precision of a covariance factor."""
-        local_inverse = small_blocks.solve_lower(self.local, _identities(self.local))
+        local_inverse = small_blocks.solve_lower(self.local, small_blocks.identities(self.local))
         shared_inverse = solve_triangular(self.shared, jnp.eye(self.shared.shape[0]), lower=True)
         local = matrix_product(local_inverse.swapaxes(0, 1), local_inverse)
         return LocalGlobalMatrix(local, shared_inverse.T @ shared_inverse)
@@ -111,6 +154,11 @@ class LocalGlobalFactor(NamedTuple):
     def row_norms(self) -> ArrowVector:
         """Return the norm of every row: the marginal sds of a covariance factor."""
         return ArrowVector(jnp.sqrt(jnp.sum(self.local**2, axis=1)), jnp.sqrt(jnp.sum(self.shared**2, axis=1)))
+
+    def inverse_column_norms(self) -> ArrowVector:
+        """Return the norm of every column of `F^-1`: the marginal sds of a precision factor."""
+        shared = DenseFactor(self.shared).inverse_column_norms()
+        return ArrowVector(small_blocks.inverse_column_norms(self.local), shared)
 
 
 def inverse_root(matrices: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
@@ -124,7 +172,7 @@ def inverse_root(matrices: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
         0.5
     """
     R = small_blocks.cholesky(matrices[::-1, ::-1])
-    return small_blocks.solve_lower(R, _identities(R)).swapaxes(0, 1)[::-1, ::-1]
+    return small_blocks.solve_lower(R, small_blocks.identities(R)).swapaxes(0, 1)[::-1, ::-1]
 
 
 def _inverse_root_of_one(matrix: Float[Array, "g g"]) -> Float[Array, "g g"]:
@@ -145,11 +193,3 @@ def block_diagonal(blocks: Float[Array, "r r n"]) -> Float[Array, "r n"]:
 def matrix_product(a: Float[Array, "r r n"], b: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
     """Return the products of two stacks of blocks, elementwise over the last axis."""
     return jnp.sum(a[:, :, None] * b[None], axis=1)
-
-
-def _identities(like: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
-    return jnp.broadcast_to(jnp.eye(like.shape[0])[..., None], like.shape)
-
-
-def _lower(blocks: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
-    return blocks * jnp.tril(jnp.ones(blocks.shape[:2], blocks.dtype))[..., None]

@@ -7,11 +7,15 @@ Closed means that the product of two matrices on the pattern lies on it: where (
 from dataclasses import dataclass
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
+from natvi.linalg import half_outer
 from natvi.linalg.dense import DenseFactor
+from natvi.linalg.on_demand import Symmetric
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,11 @@ class PatternFactor(eqx.Module):
         return self.pattern.num_entries
 
     @property
+    def in_small_blocks(self) -> bool:
+        """Whether each entry meets few others: nothing is known of that."""
+        return False
+
+    @property
     def dense(self) -> DenseFactor:
         """The same matrix without its pattern."""
         return DenseFactor(self.matrix)
@@ -124,6 +133,10 @@ class PatternFactor(eqx.Module):
         """Return the norm of every row: the marginal sds of a covariance factor."""
         return self.dense.row_norms()
 
+    def inverse_column_norms(self) -> Float[Array, " d"]:
+        """Return the norm of every column of `F^-1`: the marginal sds of a precision factor."""
+        return self.dense.inverse_column_norms()
+
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "PatternFactor":
         """Return `a b'` on the pattern."""
         return self._on_pattern(self.dense.outer(a, b))
@@ -136,6 +149,8 @@ class PatternFactor(eqx.Module):
         """Return `F H`, which has the same pattern because the pattern is closed."""
         return self._on_pattern(self.dense.multiply(H.dense))
 
+    multiply_half_outer = half_outer.multiply_half_outer
+
     def curvature_covariance(self, hess: Float[Array, "d d"]) -> "PatternFactor":
         """Return `hess F` on the pattern: F1 of Theorem 2 with F = C."""
         return self._on_pattern(self.dense.curvature_covariance(hess))
@@ -144,5 +159,59 @@ class PatternFactor(eqx.Module):
         """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
         return self._on_pattern(self.dense.curvature_precision(hess))
 
+    # --- symmetric matrices, whole: F F' may have entries where F has none -----------------------------------
+
+    def restrict(self, matrix: Symmetric) -> Float[Array, "d d"]:
+        """Return a symmetric matrix as it is."""
+        return matrix.dense()
+
+    def gram(self, rows: Float[Array, "k d"], weights: Float[Array, " k"] | None = None) -> Float[Array, "d d"]:
+        """Return `sum_i w_i a_i a_i'` over rows a_i."""
+        return self.dense.gram(rows, weights)
+
+    def add_diagonal(self, matrix: Float[Array, "d d"], amounts: Float[Array, " d"]) -> Float[Array, "d d"]:
+        """Add a diagonal matrix to a symmetric one."""
+        return self.dense.add_diagonal(matrix, amounts)
+
+    def square(self) -> Float[Array, "d d"]:
+        """Return `F F'`."""
+        return self.dense.square()
+
+    def inverse_square(self) -> Float[Array, "d d"]:
+        """Return `(F F')^-1`."""
+        return self.dense.inverse_square()
+
+    def root_of(self, matrix: Float[Array, "d d"]) -> "PatternFactor":
+        """Return the F on the pattern whose N(0, (F F')^-1) is closest to the one with a given precision S.
+
+        Column j of F holds the regression of coordinate j on the later ones that its pattern names: with Sigma = S^-1
+        and s the coordinates of the column, F_sj = Sigma_ss^-1 e_j / sqrt(e_j' Sigma_ss^-1 e_j) minimises
+        KL(N(0, Sigma) || N(0, (F F')^-1)). Where S has a factor on the pattern, this is it.
+        """
+        columns = _regressions(jnp.linalg.inv(matrix), self.pattern.mask.T)
+        return self._on_pattern(DenseFactor(columns.T))
+
+    def inverse_root_of(self, matrix: Float[Array, "d d"]) -> "PatternFactor":
+        """Return the F on the pattern whose N(0, F F') is closest to the one with a given precision.
+
+        The inverse of a matrix on a closed pattern lies on it too: row i of F^-1 holds the regression of coordinate i
+        on the earlier ones that its pattern names, closest in the sense of `root_of`.
+        """
+        rows = _regressions(jnp.linalg.inv(matrix), self.pattern.mask)
+        eye = jnp.eye(rows.shape[0], dtype=rows.dtype)
+        return self._on_pattern(DenseFactor(solve_triangular(rows, eye, lower=True)))
+
     def _on_pattern(self, factor: DenseFactor) -> "PatternFactor":
         return PatternFactor(jnp.where(self.pattern.mask, factor.matrix, 0.0), self.pattern)
+
+
+def _regressions(covariance: Float[Array, "d d"], sets: np.ndarray) -> Float[Array, "d d"]:
+    """Return in row i `Sigma_ss^-1 e_i / sqrt(e_i' Sigma_ss^-1 e_i)`, s the coordinates that row i of `sets` names."""
+    eye = jnp.eye(len(sets), dtype=covariance.dtype)
+
+    def one(own: Array, unit: Array) -> Array:
+        within = jnp.where(own[:, None] & own[None], covariance, eye)
+        solved = jnp.linalg.solve(within, unit)
+        return solved / jnp.sqrt(solved @ unit)
+
+    return jax.vmap(one)(jnp.asarray(sets), eye)

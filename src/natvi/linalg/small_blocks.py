@@ -55,6 +55,32 @@ def solve_upper(factors: Float[Array, "r r n"], right: Float[Array, "r *k n"]) -
     return jnp.stack(x)
 
 
+def curvature_precision(factors: Float[Array, "r r n"], hess: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
+    """Return the lower triangle of `-(F F')^-1 hess F^-T` for every block: F2 of Theorem 2."""
+    inner = solve_lower(factors, solve_lower(factors, hess).swapaxes(0, 1))
+    return -lower(solve_upper(factors, inner))
+
+
+def inverse_column_norms(factors: Float[Array, "r r n"]) -> Float[Array, "r n"]:
+    """Return the norm of every column of each block's inverse."""
+    return jnp.sqrt(jnp.sum(solve_lower(factors, identities(factors)) ** 2, axis=0))
+
+
+def identities(like: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
+    """Return a stack of identities."""
+    return jnp.broadcast_to(jnp.eye(like.shape[0], dtype=like.dtype)[..., None], like.shape)
+
+
+def lower(blocks: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
+    """Return the lower triangle of every block."""
+    return blocks * jnp.tril(jnp.ones(blocks.shape[:2], blocks.dtype))[..., None]
+
+
+def half(blocks: Float[Array, "r r n"]) -> Float[Array, "r r n"]:
+    """Return the lower triangle of every block with the diagonal halved."""
+    return lower(blocks) * (1.0 - 0.5 * jnp.eye(len(blocks), dtype=blocks.dtype))[..., None]
+
+
 def _solve_batched(
     factors: Float[Array, "r r n"], right: Float[Array, "r *k n"], transposed: bool
 ) -> Float[Array, "r *k n"]:

@@ -28,6 +28,11 @@ def length(a: object) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(a))
 
 
+def is_flat(a: object) -> bool:
+    """Tell whether a vector is one array, not split into pieces."""
+    return getattr(a, "ndim", None) == 1
+
+
 def standard_normal(key: PRNGKeyArray, like: V) -> V:
     """Draw independent standard normals in the shape of a vector."""
     leaves, structure = jax.tree.flatten(like)

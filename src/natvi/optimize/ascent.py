@@ -7,33 +7,21 @@ Table 1 of the paper, column lambda: with x = (Sigma^-1 mu, Sigma^-1) the natura
 so a step of size one is the fixed-point iteration x <- G(x). Its slow direction is a variance component against
 the spread of its random effects; Anderson mixing of the last few G's removes it. Every candidate is checked: a
 step counts only if the factor exists and the bound rises; else the mixing is dropped, then the step is halved.
-One iteration evaluates the bound exactly once, so the compiled loop contains one copy of the model.
+One iteration evaluates the bound exactly once, so the compiled loop contains one copy of the model. The ascent knows no
+model and no pattern: a system (`natvi.optimize.system`) evaluates x, in whatever structure x means.
 """
 
-import math
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natvi.derivatives import exact_derivatives
-from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowMatrix, ArrowVector, small_blocks
-from natvi.optimize.fixed_point import FixedPoint, Packed
-from natvi.target import SumOfTerms
+from natvi.optimize.system import Packed, System
 
-GROUPED_MEMORY, MEMORY = 4, 8  # past differences: of mixed models, whose points may be very long, and of others
 MAX_HALVINGS = 40
 FIRST_TRY = -2  # two accelerated candidates before a plain one: the second knows what the first has met
-
-
-class Natural(NamedTuple):
-    """Natural parameters: Sigma^-1 mu and Sigma^-1."""
-
-    linear: ArrowVector
-    precision: ArrowMatrix
 
 
 class AscentState(NamedTuple):
@@ -58,13 +46,12 @@ class AscentState(NamedTuple):
         return self.past_G.shared.shape[0]
 
 
-def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> AscentState:
+def ascent_init(system: System, start: Any) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
-    x = start if isinstance(start, Packed) else pack(start)
-    _, _, residual, _ = jax.eval_shape(evaluate, target, x)
+    x = system.start(start)
+    residual = jax.eval_shape(lambda system, x: system.evaluate(x).residual, system, x)
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
-    memory = MEMORY if isinstance(target, FixedPoint) else GROUPED_MEMORY
-    past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((memory, *a.shape)), (x, residual))
+    past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((system.memory, *a.shape)), (x, residual))
     zero = jnp.zeros((), jnp.int32)
     return AscentState(
         x=x,
@@ -82,9 +69,9 @@ def ascent_init(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> Asc
     )
 
 
-def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentState:
+def ascent_step(system: System, state: AscentState) -> AscentState:
     """Try one candidate; accept it if the bound rises."""
-    candidate, G, residual, elbo = evaluate(target, _propose(state))
+    candidate, G, residual, elbo = system.evaluate(_propose(state))
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0
@@ -123,43 +110,6 @@ def ascent_step(target: SumOfTerms | FixedPoint, state: AscentState) -> AscentSt
 def is_stalled(state: AscentState) -> Bool[Array, ""] | np.bool_:
     """Whether no step, however short, raises the bound."""
     return state.halvings > MAX_HALVINGS
-
-
-def pack(x: Natural) -> Packed:
-    """Lay natural parameters into two arrays; the group axis stays last, so that every piece is contiguous."""
-    (h, b), (A, B, S) = x
-    n = h.shape[-1]
-    return Packed(jnp.concatenate([h, A.reshape(-1, n), B.reshape(-1, n)]), jnp.concatenate([b, S.reshape(-1)]))
-
-
-def unpack(x: Packed) -> Natural:
-    """Take natural parameters out of their two arrays."""
-    (m, n), g = x.local.shape, math.isqrt(x.shared.shape[0])  # g + g^2 entries
-    r = (math.isqrt((1 + g) ** 2 + 4 * m) - 1 - g) // 2  # r + r^2 + g r rows
-    h, A, B = jnp.split(x.local, (r, r + r * r))
-    linear = ArrowVector(h, x.shared[:g])
-    return Natural(linear, ArrowMatrix(A.reshape(r, r, n), B.reshape(g, r, n), x.shared[g:].reshape(g, g)))
-
-
-def evaluate(target: SumOfTerms | FixedPoint, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
-    """Return x, G(x), the residual and the bound of a mixed model, or what another system says.
-
-    The residual is T^-1 E grad, and for each group T_i^-1 (S'_i - S_i) T_i^-T / sqrt 2, the relative change of its
-    precision: with that the mixing sees the spread of the random effects.
-    """
-    if isinstance(target, FixedPoint):
-        return target.evaluate(x)
-    linear, precision = unpack(x)
-    gaussian = ArrowPrecision.from_natural(linear, precision)
-    elbo, grad, hess = exact_derivatives(target, gaussian)
-    new_precision: ArrowMatrix = jax.tree.map(jnp.negative, hess)
-    new_linear = jax.tree.map(jnp.add, new_precision.matvec(gaussian.mean), grad)
-    whitened = gaussian.factor.solve(grad)
-    half = small_blocks.solve_lower(gaussian.factor.local, new_precision.local - precision.local)
-    spread = small_blocks.solve_lower(gaussian.factor.local, half.swapaxes(0, 1)) / jnp.sqrt(2.0)
-    n = spread.shape[-1]
-    residual = Packed(jnp.concatenate([whitened.local, spread.reshape(-1, n)]), whitened.shared)
-    return x, pack(Natural(new_linear, new_precision)), residual, elbo
 
 
 def _propose(state: AscentState) -> Packed:

@@ -16,7 +16,7 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Bool, Float
 
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
-from natvi.natural import corollary_mean, natural_direction
+from natvi.natural import natural_direction
 from natvi.optimize.rule import replace
 
 Scalar = float | Float[Array, ""]
@@ -150,9 +150,10 @@ def natural_factor_corollary(gaussian: PrecisionGaussian, gradient: FactorGradie
 
     Paper: Corollary 1.
     """
-    T = gaussian.factor
-    moved = _moved(T, natural_direction(gaussian, *gradient).factor, rho)
-    return replace(gaussian, gaussian.mean + rho * corollary_mean(T, moved, gradient.mean), moved)
+    direction = natural_direction(gaussian, *gradient)
+    moved = _moved(gaussian.factor, direction.factor, rho)
+    move = gaussian.moved_mean(moved, gradient.mean, direction.mean)
+    return replace(gaussian, gaussian.mean + rho * move, moved)
 
 
 def _moved(factor: Any, direction: Any, rho: Scalar) -> Any:

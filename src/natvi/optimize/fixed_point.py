@@ -1,12 +1,9 @@
-"""What the deterministic ascent needs of a model: one map, and how far a point moves under it.
+"""The systems of models without groups, ready for the ascent: the full covariance, and independent coordinates.
 
-x is packed in two arrays, per group and shared; `evaluate` may first move x uphill where that is cheap, and returns x,
-G(x), the full natural-gradient step from x, the residual, which is that step in units of posterior sds, and the bound
-at x. Mixed models are handled by the ascent
-itself; models without groups have one of the systems here, whose arrays per group are empty.
+Their arrays per group are empty (`natvi.optimize.system`).
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -17,41 +14,25 @@ from jaxtyping import Array, Float, Int
 from natvi.families.rows import RowExpectation
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
-from natvi.target.design_rows import DesignRows, Expectation
+from natvi.optimize.system import Evaluated, Packed
+from natvi.target import Expected
+from natvi.target.design_rows import DesignRows
 
 LEAST_NEWTON_STEP = 4.0**-8
 MOST_MEAN_STEPS, COLUMNS_PER_STEP = 3, 40  # of the mean alone: with more columns they are cheaper beside X' W X
 LEAST_RISE = 1e-5  # in nats, that makes such a step worth its while
 
 
-class Packed(NamedTuple):
-    """Several objects in two arrays, per group and shared: few arrays make few kernels to compile."""
-
-    local: Float[Array, "*past m n"]
-    shared: Float[Array, "*past k"]
-
-
-@runtime_checkable
-class FixedPoint(Protocol):
-    """A model without groups, ready for the ascent."""
-
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
-        """Return x, or a better point that was cheap to find, with G, the residual and the bound there."""
-        ...
-
-    def start(self, mean: Float[Array, " d"]) -> Packed:
-        """Return a point to start from."""
-        ...
-
-    def gaussian(self, x: Packed) -> CovarianceGaussian:
-        """Return the Gaussian at x."""
-        ...
+MEMORY = 8
 
 
 class DenseSystem(eqx.Module):
     """The full covariance: x = (Sigma^-1 mu, Sigma^-1) and G(x) = (S' mu + E grad, S') with S' = -E hess (Table 1)."""
 
     target: DesignRows
+    memory: ClassVar[int] = MEMORY
+    whole_residual: ClassVar[bool] = True
+    compiles_quickly: ClassVar[bool] = False  # it loops over nodes for most of its time
 
     def gaussian(self, x: Packed) -> CovarianceGaussian:
         """Return the Gaussian at x, by the factor C = T^-T turned lower triangular."""
@@ -69,7 +50,7 @@ class DenseSystem(eqx.Module):
         R = solve_triangular(T, jnp.eye(d), lower=True)
         return R.T @ (R @ linear), R, jnp.sum(jnp.log(jnp.diagonal(T)))
 
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+    def evaluate(self, x: Packed) -> Evaluated:
         """Return x with its mean moved, G, the residual T^-1 E grad and the bound."""
         mean, R, log_root = self._moments(x)
         d = mean.shape[0]
@@ -84,7 +65,7 @@ class DenseSystem(eqx.Module):
         # the relative change of the precision, T^-1 (S' - S) T^-T = -T^-1 E hess T^-T - I
         change = (-R @ hess @ R.T - jnp.eye(d)) / jnp.sqrt(2.0)
         residual = jnp.concatenate([R @ grad, change.reshape(-1)])
-        return x, Packed(x.local, G), Packed(x.local, residual), value + entropy
+        return Evaluated(x, Packed(x.local, G), Packed(x.local, residual), value + entropy)
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return N(mean, S^-1) with S the information at the mean."""
@@ -127,7 +108,7 @@ class _Looked(NamedTuple):
     looks: Int[Array, ""]
 
 
-def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], Expectation]:
+def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], Expected]:
     """Move the mean by steps of Sigma E grad while the covariance stays, and return it with the expectations there.
 
     The variances of the predictors stay as well, so that a step costs two products with X, where X' W X and the
@@ -155,7 +136,7 @@ def _settle_mean(target: DesignRows, q: _Whitened) -> tuple[Float[Array, " d"], 
     _, grad, each = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), jax.eval_shape(look, q.mean))
     start = _Looked(q.mean, jnp.asarray(-jnp.inf), grad, each, jnp.ones(()), jnp.zeros((), jnp.int32))
     end = jax.lax.while_loop(promising, step, start)
-    return end.mean, Expectation(end.value, end.grad, target.second_order(end.each, q._replace(mean=end.mean)))
+    return end.mean, Expected(end.value, end.grad, target.second_order(end.each, q._replace(mean=end.mean)))
 
 
 class DiagonalSystem(eqx.Module):
@@ -166,13 +147,16 @@ class DiagonalSystem(eqx.Module):
     """
 
     target: DesignRows
+    memory: ClassVar[int] = MEMORY
+    whole_residual: ClassVar[bool] = True
+    compiles_quickly: ClassVar[bool] = False
 
     def gaussian(self, x: Packed) -> CovarianceGaussian:
         """Return the Gaussian at x."""
         mean, log_sd = jnp.split(x.shared, 2)
         return CovarianceGaussian(mean, DiagonalFactor(jnp.exp(log_sd)))
 
-    def evaluate(self, x: Packed) -> tuple[Packed, Packed, Packed, Float[Array, ""]]:
+    def evaluate(self, x: Packed) -> Evaluated:
         """Return x, G(x), the residual in sds and the bound."""
         q = self.gaussian(x)
         value, grad, hess = self.target.expected(_Independent(q.mean, q.factor.values))
@@ -180,7 +164,7 @@ class DiagonalSystem(eqx.Module):
         log_sd = -0.5 * jnp.log(-jnp.diagonal(hess))
         G = jnp.concatenate([q.mean + step, log_sd])
         residual = jnp.concatenate([step / q.factor.values, log_sd - jnp.log(q.factor.values)])
-        return x, Packed(x.local, G), Packed(x.local, residual), value + q.entropy()
+        return Evaluated(x, Packed(x.local, G), Packed(x.local, residual), value + q.entropy())
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return independent coordinates with the information's diagonal at the mean."""

@@ -6,19 +6,19 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from natvi.linalg import ArrowFactor, BlockFactor, DiagonalFactor, LocalGlobalFactor
 from natvi.optimize.rule import Rule, StepSize, optax_rule, rule_maker, scale_by_step, to_natural
+from natvi.typing import Factor
 
 THRESHOLD = 5e5
 
 
-def factor_ratio(factor: object) -> float:
+def factor_ratio(factor: Factor) -> float:
     """Return by how much the factor's step is shorter than the mean's.
 
     The paper gives 10 for diagonal and 100 for dense covariance factors. Blocks and the arrow are made of small blocks,
     each of few entries, so they take the diagonal's 10; a dense T takes the dense C's 100.
     """
-    return 10.0 if isinstance(factor, DiagonalFactor | BlockFactor | LocalGlobalFactor | ArrowFactor) else 100.0
+    return 10.0 if factor.in_small_blocks else 100.0
 
 
 @rule_maker

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.derivatives.first_order import BoundGradient
-from natvi.gaussian import CovarianceGaussian
 from natvi.optimize.rule import Rule, StepSize, check_step_size, replace, rule_maker, size_at
 
 
@@ -42,20 +41,20 @@ def pga(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, e
         alpha = size_at(step_size, state.count)
         gamma = jax.tree.map(lambda v: alpha / (jnp.sqrt(v) + epsilon), v)
         mean, factor = jax.tree.map(lambda x, c, m: x + c * m, (gaussian.mean, gaussian.factor), gamma, m)
-        prox = proximal_covariance if isinstance(gaussian, CovarianceGaussian) else proximal_precision
-        diagonal = jax.tree.map(prox, factor.diagonal(), gamma[1].diagonal())
+        diagonal = jax.tree.map(
+            lambda x, gamma: proximal(x, gamma, gaussian.entropy_sign), factor.diagonal(), gamma[1].diagonal()
+        )
         return replace(gaussian, mean, factor.with_diagonal(diagonal)), PgaState(m, v, state.count + 1)
 
     return Rule(init, step, with_entropy=False)
 
 
-def proximal_covariance(c: Float[Array, "*d"], gamma: Float[Array, "*d"]) -> Float[Array, "*d"]:
-    """Return the minimiser of -log |x| + (x - c)^2 / (2 gamma), which keeps C_ii away from zero."""
-    return 0.5 * (c + jnp.where(c < 0, -1.0, 1.0) * jnp.sqrt(c**2 + 4 * gamma))
+def proximal(x: Float[Array, "*d"], gamma: Float[Array, "*d"], sign: float) -> Float[Array, "*d"]:
+    """Return the minimiser of -sign log |f| + (f - x)^2 / (2 gamma) near x, the entropy being sign log |F|.
 
-
-def proximal_precision(t: Float[Array, "*d"], gamma: Float[Array, "*d"]) -> Float[Array, "*d"]:
-    """Return the minimiser of log |x| + (x - t)^2 / (2 gamma) near t; t itself where t^2 <= 4 gamma."""
-    inside = t**2 > 4 * gamma
-    root = jnp.sqrt(jnp.where(inside, t**2 - 4 * gamma, 0.0))
-    return jnp.where(inside, 0.5 * (t + jnp.where(t < 0, -1.0, 1.0) * root), t)
+    For C (sign 1) it keeps C_ii away from zero; for T (sign -1) there is none where x^2 <= 4 gamma, and x stays.
+    """
+    square = x**2 + 4 * sign * gamma
+    inside = square > 0
+    root = jnp.sqrt(jnp.where(inside, square, 0.0))
+    return jnp.where(inside, 0.5 * (x + jnp.where(x < 0, -1.0, 1.0) * root), x)

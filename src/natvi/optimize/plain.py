@@ -5,8 +5,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from natvi.gaussian import PrecisionGaussian
-from natvi.natural import corollary_mean, natural_direction
+from natvi.natural import natural_direction
 from natvi.natural.direction import NaturalDirection
 from natvi.optimize.rule import (
     Rule,
@@ -32,8 +31,7 @@ def plain(rho: StepSize, natural: bool = False) -> Rule:
     def follow(gaussian: Any, count: Any, gradient: Any, direction: NaturalDirection) -> tuple[Any, Any]:
         size = size_at(rho, count)
         factor = jax.tree.map(lambda f, d: f + size * d, gaussian.factor, direction.factor)
-        precision = isinstance(gaussian, PrecisionGaussian)
-        move = corollary_mean(gaussian.factor, factor, gradient) if precision else direction.mean
+        move = gaussian.moved_mean(factor, gradient, direction.mean)
         mean = jax.tree.map(lambda m, d: m + size * d, gaussian.mean, move)
         return replace(gaussian, mean, factor), count + 1
 

@@ -20,7 +20,7 @@ from jaxtyping import Array, Int
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
 from natvi.linalg import vector
-from natvi.natural import corollary_mean, natural_direction
+from natvi.natural import natural_direction
 from natvi.natural.direction import NaturalDirection
 
 G = TypeVar("G", CovarianceGaussian, PrecisionGaussian)
@@ -103,11 +103,11 @@ def natural_rule(transform: optax.GradientTransformation, new_factor: bool = Fal
 
     def follow(gaussian: Any, state: Any, gradient: Any, direction: NaturalDirection) -> tuple[Any, Any]:
         if new_factor:
-            if not isinstance(gaussian, PrecisionGaussian):
+            if gaussian.entropy_sign > 0:  # the entropy rises with log |F|: F is C
                 raise ValueError("new_factor=True is for factors T of the precision (Corollary 1); this factor is C.")
             trial, _ = transform.update(tuple(direction), state, gaussian)  # type: ignore[arg-type]
             moved = jax.tree.map(jnp.add, gaussian.factor, trial[1])  # type: ignore[index]
-            direction = direction._replace(mean=corollary_mean(gaussian.factor, moved, gradient))
+            direction = direction._replace(mean=gaussian.moved_mean(moved, gradient, direction.mean))
         return along.step(gaussian, state, BoundGradient(jnp.zeros(()), *direction))
 
     along = optax_rule(transform)

@@ -17,7 +17,6 @@ from jaxtyping import Array, Float
 
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
-from natvi.linalg import DiagonalFactor
 
 
 class Loglinear(eqx.Module):
@@ -67,20 +66,13 @@ class Loglinear(eqx.Module):
         """Return the bound and its exact gradients in mean and factor, in the form that update rules take.
 
         Args:
-            gaussian: With a dense or diagonal factor C, or a dense T.
+            gaussian: With a factor C or T of any structure on a flat vector.
             entropy: Whether to include the entropy; without it, all is said of E log p(y, theta) alone.
         """
         mu, factor = gaussian.mean, gaussian.factor
-        if isinstance(factor, DiagonalFactor):
-            w = self._rates_from(mu, self.X**2 @ factor.values**2)
-            trace = jnp.sum(factor.values**2)
-            hess = -self.weight * self.X.T**2 @ w - 1 / self.prior_sd**2
-        else:
-            # x' Sigma x = |C' x|^2 = |T^-1 x|^2
-            half = factor.transposed_product if isinstance(gaussian, CovarianceGaussian) else factor.solve
-            w = self._rates_from(mu, jnp.sum(jax.vmap(half)(self.X) ** 2, axis=1))
-            trace = jnp.sum(jax.vmap(half)(jnp.eye(len(mu), dtype=mu.dtype)) ** 2)
-            hess = self._expected_hessian(w)
+        w = self._rates_from(mu, gaussian.row_variances(self.X))
+        trace = jnp.sum(gaussian.marginal_sds() ** 2)
+        hess = factor.add_diagonal(factor.gram(self.X, -self.weight * w), jnp.full_like(mu, -1 / self.prior_sd**2))
         value, gradient = self._expected_value(mu, w, trace), gaussian.second_order(hess)
         if entropy:
             value += gaussian.entropy()

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float
 
 from natvi.optimize.ascent import AscentState, is_stalled
+from natvi.optimize.system import System
 
 
 class Outcome(StrEnum):
@@ -23,30 +24,30 @@ class Outcome(StrEnum):
 SMALL_MOVE = 1e-3  # in posterior sds
 
 
-def is_converged(state: AscentState, tolerance: float | Float[Array, ""]) -> Bool[Array, ""] | np.bool_:
+def is_converged(system: System, state: AscentState, tolerance: float | Float[Array, ""]) -> Bool[Array, ""] | np.bool_:
     """Whether the bound will rise by almost nothing, and a full step would hardly move the shared means.
 
-    Without groups the residual holds the whole step in posterior sds, mean and precision: near the maximum, where the
-    bound is close to quadratic, half its square is the rise that is left (Newton's decrement). With groups the last
-    full step has to have raised the bound by almost nothing.
+    Where the residual holds the whole step in posterior sds, mean and precision, half its square is the rise that is
+    left near the maximum, where the bound is close to quadratic (Newton's decrement). Where it does not, the last full
+    step has to have raised the bound by almost nothing.
     """
     little = tolerance * (1.0 + abs(state.elbo))
     small_move = abs(state.residual.shared).max() < SMALL_MOVE
-    if state.residual.local.size == 0:
+    if system.whole_residual:
         return (state.accepted > 0) & (0.5 * (state.residual.shared**2).sum() <= little) & small_move
     return (state.accepted > 1) & (state.halvings <= 0) & (state.gain <= little) & small_move
 
 
-def is_finished(state: AscentState, tolerance: float | Float[Array, ""]) -> Bool[Array, ""] | np.bool_:
+def is_finished(system: System, state: AscentState, tolerance: float | Float[Array, ""]) -> Bool[Array, ""] | np.bool_:
     """Whether another iteration would be of no use."""
     lost = (state.evaluated > 0) & (state.accepted == 0)
-    return is_converged(state, tolerance) | is_stalled(state) | lost
+    return is_converged(system, state, tolerance) | is_stalled(state) | lost
 
 
-def judge(state: AscentState, tolerance: float) -> Outcome:
+def judge(system: System, state: AscentState, tolerance: float) -> Outcome:
     """Name the outcome of a state, on the host, at which the loop stopped."""
     if int(state.accepted) == 0:
         return Outcome.NONFINITE
-    if bool(is_converged(state, tolerance)):
+    if bool(is_converged(system, state, tolerance)):
         return Outcome.CONVERGED
     return Outcome.STALLED if bool(is_stalled(state)) else Outcome.MAX_STEPS

@@ -26,7 +26,8 @@ from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector, small_blocks
-from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms, Term
+from natvi.target import SumOfTerms, Term
+from natvi.target.marginal import mixed_parts
 from natvi.target.point_mass import PointMass
 
 MAX_HALVINGS = 20
@@ -140,8 +141,7 @@ def joint_gaussian(mean: Float[Array, " g"], root: Float[Array, "g g"], blocks: 
 @jax.jit(static_argnums=2)
 def first_blocks(target: SumOfTerms, mean: Float[Array, " g"], num_groups: int) -> Blocks:
     """Return blocks to start from: random effects of mean zero, and the information there."""
-    likelihood, effects = target.grouped
-    assert isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior)
+    likelihood, effects = mixed_parts(target)
     point = PointMass(ArrowVector(jnp.zeros((effects.r, num_groups)), mean))
     hess = likelihood.expected(point).hess
     W = effects.precision_factor(mean)

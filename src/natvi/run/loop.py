@@ -6,21 +6,21 @@ clock, what they compute does not: the same executable runs whatever the chunk, 
 
 import time
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from natvi.optimize.ascent import AscentState, Natural, ascent_init, ascent_step
-from natvi.optimize.fixed_point import FixedPoint, Packed
+from natvi.optimize.ascent import AscentState, ascent_init, ascent_step
+from natvi.optimize.system import Packed, System
 from natvi.run.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 from natvi.run.compiled_code import quick_jit
 from natvi.run.convergence import Outcome, is_finished, judge
+from natvi.run.fitted import Fitted
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
-from natvi.target import SumOfTerms
 from natvi.x64 import to_host
 
 CHUNK_SECONDS = 0.5
@@ -36,49 +36,44 @@ class LoopState(NamedTuple):
     trace: Float[Array, " steps"]
 
 
-class Fitted(NamedTuple):
-    """What the loop hands back, on the host."""
-
-    state: LoopState
-    outcome: Outcome
-    trace: np.ndarray
-
-
 @quick_jit
-def _begin(target: SumOfTerms | FixedPoint, start: Natural | Packed) -> LoopState:
-    state = LoopState(ascent_init(target, start), jnp.full(TRACE_LENGTH, jnp.nan))
+def _begin(system: System, start: Any) -> LoopState:
+    state = LoopState(ascent_init(system, start), jnp.full(TRACE_LENGTH, jnp.nan))
     # weakly typed numbers would make the second chunk, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), state)
 
 
-def _chunk(
-    target: SumOfTerms | FixedPoint, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]
-) -> LoopState:
+def _chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]) -> LoopState:
     """Iterate as `run_chunk` does; it is compiled in two ways below."""
 
     def unfinished(state: LoopState) -> Array:
-        return (state.ascent.evaluated < limit) & ~is_finished(state.ascent, tolerance)
+        return (state.ascent.evaluated < limit) & ~is_finished(system, state.ascent, tolerance)
 
     def step(state: LoopState) -> LoopState:
-        ascent = ascent_step(target, state.ascent)
+        ascent = ascent_step(system, state.ascent)
         return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop"))
 
     return jax.lax.while_loop(unfinished, step, state)
 
 
-_chunk_of_groups = quick_jit(_chunk, donate_argnums=1)
-_chunk_of_rows = jax.jit(_chunk, donate_argnums=1)  # it loops over nodes for most of its time
+_quick_chunk = quick_jit(_chunk, donate_argnums=1)
+_thorough_chunk = jax.jit(_chunk, donate_argnums=1)
 
 
-def run_chunk(target: SumOfTerms | FixedPoint, state: LoopState, limit: np.int64, tolerance: np.float64) -> LoopState:
+@quick_jit
+def _finish(system: System, x: Packed) -> Any:
+    return system.gaussian(x)
+
+
+def run_chunk(system: System, state: LoopState, limit: np.int64, tolerance: np.float64) -> LoopState:
     """Iterate until the limit is reached or the fit is finished; the state that was given is used up."""
-    compiled = _chunk_of_groups if isinstance(target, SumOfTerms) else _chunk_of_rows
-    return compiled(target, state, limit, tolerance)
+    compiled = _quick_chunk if system.compiles_quickly else _thorough_chunk
+    return compiled(system, state, limit, tolerance)
 
 
 def climb(
-    target: SumOfTerms | FixedPoint,
-    start: Natural | Packed,
+    system: System,
+    start: Any,
     *,
     max_steps: int = 500,
     tolerance: float = 1e-9,
@@ -90,8 +85,8 @@ def climb(
     """Maximise the exact bound from `start`, or go on from `state` or from the checkpoint.
 
     Args:
-        target: The sum of terms, or a system without groups.
-        start: Where to start: natural parameters, or a system's own point.
+        system: The target with its structure.
+        start: Where to start, as the system takes it: natural parameters, or a mean.
         max_steps: Iterations at most, those of earlier runs included.
         tolerance: The relative rise of the bound at which a step counts as nothing.
         state: The state of an earlier run.
@@ -100,10 +95,10 @@ def climb(
         checkpoint_seconds: The least time between two writes.
 
     Returns:
-        The last state, the outcome and the bound after each iteration.
+        The Gaussian and its bound, the outcome, the bound after each iteration and the last state.
     """
-    keeper = None if checkpoint is None else Checkpoint(checkpoint, target, checkpoint_seconds)
-    current = _begin(target, start)
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, system, checkpoint_seconds)
+    current = _begin(system, start)
     if state is None and keeper is not None:
         state = keeper.resume(current)
     if state is not None:
@@ -112,19 +107,20 @@ def climb(
     if keeper is not None and not keeper.path.exists():
         keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
     with StepProgress(progress) as line, Interruption() as interruption:
-        current = _run(target, current, max_steps, tolerance, line, keeper, interruption, fresh=state is None)
+        current = _run(system, current, max_steps, tolerance, line, keeper, interruption, fresh=state is None)
     if keeper is not None:
         save_at_the_end(keeper, current)
-    host = to_host(current)
-    outcome = judge(host.ascent, tolerance)
+    host, gaussian = to_host((current, _finish(system, current.ascent.x)))
+    outcome = judge(system, host.ascent, tolerance)
     if outcome is Outcome.MAX_STEPS and interruption.asked:
         outcome = Outcome.INTERRUPTED
-    steps = min(int(host.ascent.evaluated), TRACE_LENGTH)
-    return Fitted(host, outcome, np.array(host.trace[:steps]))
+    steps = int(host.ascent.evaluated)
+    trace = np.array(host.trace[: min(steps, TRACE_LENGTH)])
+    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, trace, steps, host)
 
 
 def _run(
-    target: SumOfTerms | FixedPoint,
+    system: System,
     state: LoopState,
     max_steps: int,
     tolerance: float,
@@ -133,14 +129,14 @@ def _run(
     interruption: Interruption,
     fresh: bool,
 ) -> LoopState:
-    cells = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(target))
+    cells = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(system))
     seconds_per_step = cells / CELLS_PER_SECOND
     before = 0 if fresh else int(state.ascent.evaluated)  # to look at a fresh state would be to wait for it
     while True:
         began = time.perf_counter()
         steps = max(LEAST_STEPS, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
         limit = min(before + steps, max_steps)
-        state = run_chunk(target, state, np.int64(limit), np.float64(tolerance))
+        state = run_chunk(system, state, np.int64(limit), np.float64(tolerance))
         after = int(state.ascent.evaluated)
         if after < limit or after >= max_steps or interruption.asked:
             return state

@@ -1,7 +1,6 @@
 """The exact fit of a generalized linear model: where to start, which system to climb, and the Gaussian at the end."""
 
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,27 +8,15 @@ import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
-from natvi.gaussian import CovarianceGaussian
-from natvi.optimize.fixed_point import SYSTEMS, FixedPoint, Packed, newton_start
+from natvi.optimize.fixed_point import SYSTEMS, newton_start
 from natvi.run.compiled_code import quick_jit
-from natvi.run.convergence import Outcome
+from natvi.run.fitted import Fitted
 from natvi.run.loop import LoopState, climb
 from natvi.target.design_rows import DesignRows
-from natvi.x64 import to_host
 
 SAMPLE_ROWS = 4096  # rows that the first Newton steps look at where there are very many
 SAMPLE_STEPS, LAST_STEPS, WHOLE_STEPS = 5, 1, 2  # on the sample, after that on all rows, and where all are looked at
 MANY_COLUMNS = 24
-
-
-class RowsFitted(NamedTuple):
-    """What the fit hands back, on the host."""
-
-    gaussian: CovarianceGaussian
-    state: LoopState
-    outcome: Outcome
-    elbo: float
-    trace: np.ndarray
 
 
 def climb_rows(
@@ -42,7 +29,7 @@ def climb_rows(
     progress: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
-) -> RowsFitted:
+) -> Fitted:
     """Maximise the exact bound of a generalized linear model.
 
     Args:
@@ -60,10 +47,10 @@ def climb_rows(
     """
     if structure not in SYSTEMS:
         raise ValueError(f"structure must be 'dense' or 'diagonal', not {structure!r}.")
-    system = SYSTEMS[structure](_with_columns(target))
-    fitted = climb(
-        system,
-        _start(system, _sample(target)),
+    rows = _with_columns(target)
+    return climb(
+        SYSTEMS[structure](rows),
+        _start(rows, _sample(target)),
         max_steps=max_steps,
         tolerance=tolerance,
         state=state,
@@ -71,8 +58,6 @@ def climb_rows(
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
     )
-    gaussian = to_host(_finish(system, fitted.state.ascent.x))
-    return RowsFitted(gaussian, fitted.state, fitted.outcome, float(fitted.state.ascent.elbo), fitted.trace)
 
 
 def _with_columns(target: DesignRows) -> DesignRows:
@@ -97,12 +82,11 @@ def _sample(target: DesignRows) -> DesignRows | None:
 
 
 @quick_jit
-def _start(system: Any, sample: DesignRows | None) -> Packed:
-    """Return a start: Newton steps towards the mode, the first ones on a sample of the rows."""
+def _start(target: DesignRows, sample: DesignRows | None) -> Float[Array, " d"]:
+    """Return a mean to start from: Newton steps towards the mode, the first ones on a sample of the rows."""
     if sample is None:
-        return system.start(newton_start(system.target, rough_mean(system.target), WHOLE_STEPS))
-    mean = newton_start(sample, rough_mean(sample), SAMPLE_STEPS)
-    return system.start(newton_start(system.target, mean, LAST_STEPS))
+        return newton_start(target, rough_mean(target), WHOLE_STEPS)
+    return newton_start(target, newton_start(sample, rough_mean(sample), SAMPLE_STEPS), LAST_STEPS)
 
 
 def rough_mean(target: DesignRows) -> Float[Array, " d"]:
@@ -112,7 +96,7 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     rough = target.family.start(y) - (0.0 if offset is None else offset)
     prior = target.prior
     p = target.p
-    gram = target.gram(w) + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
+    gram = target.rows.gram(w) + jnp.diag(1e-8 * jnp.sum(w) + 1e-3 * prior.precision[:p])
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta
@@ -124,8 +108,3 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     tried = jnp.concatenate([spread + jnp.arange(-2.0, 3.0), jnp.linspace(-6.0, 10.0, 17)])
     values = jax.vmap(lambda a: target.value(jnp.append(beta, a)))(tried)
     return jnp.append(beta, tried[jnp.argmax(jnp.where(jnp.isfinite(values), values, -jnp.inf))])
-
-
-@quick_jit
-def _finish(system: FixedPoint, x: Packed) -> CovarianceGaussian:
-    return system.gaussian(x)

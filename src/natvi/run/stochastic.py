@@ -22,6 +22,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from natvi.run.batches import Batches
 from natvi.run.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 from natvi.run.convergence import Outcome
+from natvi.run.fitted import Fitted
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.run.stages import Stage, first_stage, judge_window
@@ -43,15 +44,6 @@ class StochasticState(NamedTuple):
     window: Float[Array, " w"]  # the bounds of the window under way, NaN where a step was not finite
     stage: Stage
     trace: Float[Array, " t"]  # the mean bound of every window
-
-
-class StochasticFitted(NamedTuple):
-    """What the loop hands back, on the host: the averaged Gaussian, the state to go on from, outcome and trace."""
-
-    gaussian: Any
-    state: StochasticState
-    outcome: Outcome
-    trace: np.ndarray
 
 
 @partial(jax.jit, static_argnums=0)
@@ -98,7 +90,7 @@ def wander(
     progress: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
-) -> StochasticFitted:
+) -> Fitted:
     """Run a recipe until it has converged in the sense above.
 
     Args:
@@ -115,7 +107,7 @@ def wander(
         checkpoint_seconds: The least time between two writes.
 
     Returns:
-        The average of the last stage, the last state, the outcome and the bound of every window.
+        The average of the last stage, the outcome, the bound of every window and the last state.
     """
     for name, value in (("max_steps", max_steps), ("window", window), ("gap", gap)):
         if isinstance(value, bool) or not value > 0:
@@ -150,7 +142,16 @@ def wander(
     if keeper is not None:
         save_at_the_end(keeper, current)
     host = to_host(current)
-    return StochasticFitted(host.average, host, outcome, np.array(host.trace[: int(host.count) // window]))
+    count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
+    return Fitted(host.average, *_last_bound(host), outcome, trace, count, host)
+
+
+def _last_bound(state: StochasticState) -> tuple[float, float]:
+    """Return the mean of the last estimates of the bound and its standard error, NaN where there are none."""
+    finite = np.asarray(state.window)[np.isfinite(state.window)]
+    if len(finite) < 2:
+        return (float(finite[0]) if len(finite) else np.nan), np.nan
+    return float(finite.mean()), float(finite.std(ddof=1)) / len(finite) ** 0.5
 
 
 class _Runner:

@@ -16,7 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
-from natvi.linalg import DiagonalFactor
+from natvi.linalg import Formed
+from natvi.target.expected import Expected
 from natvi.target.flat import FlatMarginals, FlatPoint, FlatPrior
 from natvi.target.rows import scale_up
 from natvi.typing import Factor, Hessian
@@ -24,14 +25,6 @@ from natvi.typing import Factor, Hessian
 BLOCK_ROWS = 4096
 LEAST_BLOCKS = 4
 HALVED_COLUMNS = 64
-
-
-class Expectation(NamedTuple):
-    """E log p with E grad and E hess, the latter on the pattern."""
-
-    value: Float[Array, ""]
-    grad: Float[Array, " d"]
-    hess: Hessian
 
 
 class Observations(NamedTuple):
@@ -42,6 +35,36 @@ class Observations(NamedTuple):
     offset: Float[Array, " k"] | None = None
     weight: Float[Array, " k"] | None = None
     columns: Float[Array, "p k"] | None = None  # X once more, transposed: X' W X is nearly twice as fast with it
+
+    def gram(self, weights: Float[Array, " k"]) -> Float[Array, "p p"]:
+        """Return X' diag(weights) X; of many columns a quarter is taken from the other side of the diagonal."""
+        Xt, p = self.X.T if self.columns is None else self.columns, self.X.shape[1]
+        if self.columns is None or p < HALVED_COLUMNS:
+            return (Xt * weights) @ Xt.T
+        half = p // 2 // 8 * 8  # whole vectors
+        first = (Xt[:half] * weights) @ Xt[:half].T
+        rest = (Xt[half:] * weights) @ Xt.T
+        return jnp.concatenate([jnp.concatenate([first, rest[:, :half].T], axis=1), rest])
+
+
+class RowCurvature(NamedTuple):
+    """X' diag(E psi'') X, bordered by the dispersion's row; formed as far as a factor's pattern asks for it."""
+
+    rows: Observations
+    each: RowExpectation
+
+    def diagonal(self) -> Float[Array, " d"]:
+        """Return the diagonal alone."""
+        diagonal, last = self.each.d_eta_eta @ self.rows.X**2, self.each.d_disp_disp
+        return diagonal if last is None else jnp.append(diagonal, jnp.sum(last))
+
+    def dense(self) -> Float[Array, "d d"]:
+        """Return all entries."""
+        hess, each = self.rows.gram(self.each.d_eta_eta), self.each
+        if each.d_disp_disp is None or each.d_eta_disp is None:
+            return hess
+        border = (each.d_eta_disp @ self.rows.X)[:, None]
+        return jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])
 
 
 class DesignRows(eqx.Module):
@@ -90,7 +113,7 @@ class DesignRows(eqx.Module):
         """Whether the rows are so many that they are worked through in blocks."""
         return self.rows.X.shape[0] >= LEAST_BLOCKS * BLOCK_ROWS
 
-    def expected(self, gaussian: FlatMarginals) -> Expectation:
+    def expected(self, gaussian: FlatMarginals) -> Expected:
         """Return E log-density, E grad and E hess under the Gaussian, exactly.
 
         Very many rows are worked through in blocks, which stay in the processor's cache from their predictors to
@@ -101,12 +124,12 @@ class DesignRows(eqx.Module):
         total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
         if num_blocks:
 
-            def add_block(i: Array, total: Expectation) -> Expectation:
+            def add_block(i: Array, total: Expected) -> Expected:
                 part = self._cut(i * BLOCK_ROWS, BLOCK_ROWS)._likelihood(gaussian)
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
-        return Expectation(*self._whole(total[:2], gaussian), self._with_prior(self._scale * total.hess, gaussian))
+        return Expected(*self._whole(total[:2], gaussian), self._whole_hessian(total.hess, gaussian))
 
     def moments(self, gaussian: FlatMarginals) -> PredictorMoments:
         """Return mean and variance of every row's predictor, with those of the dispersion and its covariances."""
@@ -132,7 +155,7 @@ class DesignRows(eqx.Module):
 
     def second_order(self, each: RowExpectation, gaussian: FlatMarginals) -> Hessian:
         """Return E hess on the pattern of the Gaussian's factor."""
-        return self._with_prior(self._scale * self._hessian(each, gaussian.factor), gaussian)
+        return self._whole_hessian(gaussian.factor.restrict(RowCurvature(self.rows, each)), gaussian)
 
     def _whole(
         self, rows: tuple[Float[Array, ""], Float[Array, " d"]], gaussian: FlatMarginals
@@ -149,10 +172,10 @@ class DesignRows(eqx.Module):
         rows = jax.tree.map(lambda a: jax.lax.dynamic_slice_in_dim(a, start, size), self.rows._replace(columns=None))
         return DesignRows(rows, self.prior, self.family, self.num_rows, self.constant)
 
-    def _likelihood(self, gaussian: FlatMarginals) -> Expectation:
+    def _likelihood(self, gaussian: FlatMarginals) -> Expected:
         """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
         each = self.each_row(self.moments(gaussian))
-        return Expectation(*self._sums(each), self._hessian(each, gaussian.factor))
+        return Expected(*self._sums(each), gaussian.factor.restrict(RowCurvature(self.rows, each)))
 
     def _sums(self, each: RowExpectation) -> tuple[Float[Array, ""], Float[Array, " d"]]:
         grad = each.d_eta @ self.rows.X
@@ -184,30 +207,10 @@ class DesignRows(eqx.Module):
     def _dispersion(self, theta: Float[Array, " d"]) -> Float[Array, ""] | None:
         return theta[-1] if self.family.has_dispersion else None
 
-    def _hessian(self, each: RowExpectation, factor: Factor) -> Hessian:
-        """Return X' diag(E psi'') X, bordered by the dispersion's row, on the pattern."""
-        X = self.rows.X
-        if isinstance(factor, DiagonalFactor):
-            diagonal = each.d_eta_eta @ X**2
-            return diagonal if each.d_disp_disp is None else jnp.append(diagonal, jnp.sum(each.d_disp_disp))
-        hess = self.gram(each.d_eta_eta)
-        if each.d_disp_disp is not None and each.d_eta_disp is not None:
-            border = (each.d_eta_disp @ X)[:, None]
-            hess = jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])
-        return hess
-
-    def gram(self, weights: Float[Array, " k"]) -> Float[Array, "p p"]:
-        """Return X' diag(weights) X; of many columns a quarter is taken from the other side of the diagonal."""
-        Xt = self.rows.X.T if self.rows.columns is None else self.rows.columns
-        if self.rows.columns is None or self.p < HALVED_COLUMNS:
-            return (Xt * weights) @ Xt.T
-        half = self.p // 2 // 8 * 8  # whole vectors
-        first = (Xt[:half] * weights) @ Xt[:half].T
-        rest = (Xt[half:] * weights) @ Xt.T
-        return jnp.concatenate([jnp.concatenate([first, rest[:, :half].T], axis=1), rest])
-
-    def _with_prior(self, hess: Hessian, gaussian: FlatMarginals) -> Hessian:
-        precision = self.prior.expected(gaussian).precision
-        if hess.ndim == 1:
-            return hess - (precision if precision.ndim == 1 else jnp.diagonal(precision))
-        return hess - (jnp.diag(precision) if precision.ndim == 1 else precision)
+    def _whole_hessian(self, hess: Hessian, gaussian: FlatMarginals) -> Hessian:
+        """Scale the Hessian of the rows up and take the prior's precision from it."""
+        hess = jax.tree.map(lambda h: self._scale * h, hess)
+        factor, precision = gaussian.factor, self.prior.expected(gaussian).precision
+        if precision.ndim == 1:
+            return factor.add_diagonal(hess, -precision)
+        return jax.tree.map(jnp.subtract, hess, factor.restrict(Formed(precision)))

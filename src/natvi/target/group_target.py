@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.linalg import ArrowMatrix, ArrowVector, LocalGlobalFactor, LocalGlobalMatrix
-from natvi.typing import Vector
+from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.typing import Factor, Hessian, Vector
 
 
 class GroupTarget(eqx.Module):
@@ -67,8 +67,8 @@ class GroupTarget(eqx.Module):
             )
         return jnp.sum(each) + self._alone(theta.shared)
 
-    def hessian(self, theta: Vector, factor: object = None) -> ArrowMatrix | LocalGlobalMatrix:
-        """Return the Hessian at one point, group by group: on the arrow, or its local and shared blocks.
+    def hessian(self, theta: Vector, factor: Factor | None = None) -> Hessian:
+        """Return the Hessian at one point, group by group: on the arrow, or on the factor's pattern within it.
 
         H_ii = d2 f / d theta_i^2;   H_gi = d2 f / d theta_g d theta_i;   H_gg = sum_i d2 f / d theta_g^2 + f_0''
         """
@@ -80,9 +80,8 @@ class GroupTarget(eqx.Module):
 
         each = jax.vmap(one, in_axes=(1, 0), out_axes=2)(theta.local, self.data)  # (r + g, r + g, n)
         shared = jnp.sum(each[r:, r:], axis=2) + jax.hessian(self._alone)(theta.shared)
-        if isinstance(factor, LocalGlobalFactor):
-            return LocalGlobalMatrix(each[:r, :r], shared)
-        return ArrowMatrix(each[:r, :r], each[r:, :r], shared)
+        arrow = ArrowMatrix(each[:r, :r], each[r:, :r], shared)
+        return arrow if factor is None else factor.restrict(arrow)
 
     def group_gradients(self, theta: Vector) -> ArrowVector:
         """Return each group's gradient: of f, and of a share 1/n of f_0.
@@ -93,6 +92,10 @@ class GroupTarget(eqx.Module):
         slopes = jax.vmap(jax.grad(self.log_density, argnums=(0, 1)), in_axes=(1, None, 0), out_axes=1)
         local, shared = slopes(theta.local, theta.shared, self.data)
         return ArrowVector(local, shared + jax.grad(self._alone)(theta.shared)[:, None] / theta.local.shape[1])
+
+    def value_and_group_gradients(self, theta: Vector) -> tuple[Float[Array, ""], ArrowVector]:
+        """Return the log-density and each group's gradient."""
+        return self.value(theta), self.group_gradients(theta)
 
     def _alone(self, shared: Float[Array, " g"]) -> Float[Array, ""]:
         """Return f_0."""

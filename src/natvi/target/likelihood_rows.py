@@ -11,8 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
+from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
-from natvi.target.term import Contribution, Marginals
+from natvi.target.term import Marginals
 
 
 class LikelihoodRows(eqx.Module):
@@ -62,7 +63,7 @@ class LikelihoodRows(eqx.Module):
         """Return every row's weighted log p at given predictors, 0 in cells without a row."""
         return self._weighted(self.family.log_density(self.y, eta, disp))
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def expected(self, gaussian: Marginals) -> Expected:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
         rows = self._row_expectations(gaussian)
         local, shared = self.design.transposed_product(rows.d_eta)
@@ -75,7 +76,7 @@ class LikelihoodRows(eqx.Module):
                 [[corner, mixed_shared[:, None]], [mixed_shared[None], jnp.sum(rows.d_disp_disp)[None, None]]]
             )
         value = jnp.sum(rows.value) + self.constant
-        return Contribution(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+        return Expected(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
 
     def group_gradients(self, theta: ArrowVector) -> ArrowVector:
         """Return each group's gradient in theta_i `(r, n)` and in (beta, dispersion) `(k, n)`."""

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.target.term import Contribution, Marginals
+from natvi.target.expected import Expected
+from natvi.target.term import Marginals
 
 
 class NormalPrior(eqx.Module):
@@ -22,13 +23,13 @@ class NormalPrior(eqx.Module):
         """Return the log-density at one point."""
         return self._log_density((theta.shared - self.mean) ** 2)
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def expected(self, gaussian: Marginals) -> Expected:
         """Return the closed-form expectation: E (x - m0)^2 = (m - m0)^2 + v."""
         (r, n), g = gaussian.mean.local.shape, self.mean.shape[0]
         error = gaussian.mean.shared - self.mean
         grad = ArrowVector(jnp.zeros((r, n)), -error / self.sd**2)
         hess = ArrowMatrix(jnp.zeros((r, r, n)), jnp.zeros((g, r, n)), -jnp.diag(self.sd**-2.0))
-        return Contribution(self._log_density(error**2 + gaussian.shared_variances()), grad, hess)
+        return Expected(self._log_density(error**2 + gaussian.shared_variances()), grad, hess)
 
     def _log_density(self, squared: Float[Array, " g"]) -> Float[Array, ""]:
         each = 0.5 * jnp.log(2 * jnp.pi) + jnp.log(self.sd) + 0.5 * squared / self.sd**2

@@ -28,10 +28,11 @@ from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.quadrature.fixed_points import fixed_points
+from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity, scale_log_density
-from natvi.target.term import Contribution, Marginals
+from natvi.target.term import Marginals
 
 NODES_PER_DIMENSION = {1: 61, 3: 13}
 NUM_POINTS = 4096
@@ -96,7 +97,7 @@ class OmegaPrior(eqx.Module):
         """Return the log-density at one point."""
         return self.log_density(theta.shared[self.own])
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def expected(self, gaussian: Marginals) -> Expected:
         """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
         (r, n), own = gaussian.mean.local.shape, self.own
         total = self.log_density
@@ -111,7 +112,7 @@ class OmegaPrior(eqx.Module):
         mean = gaussian.mean.shared[own]
         value, grad = jax.value_and_grad(total)(mean)
         hess = jax.jacfwd(jax.grad(total))(mean)
-        return Contribution(
+        return Expected(
             value,
             ArrowVector(jnp.zeros((r, n)), grad),
             ArrowMatrix(jnp.zeros((r, r, n)), jnp.zeros((mean.shape[0], r, n)), hess),

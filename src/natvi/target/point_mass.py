@@ -15,6 +15,10 @@ class PointMass(NamedTuple):
 
     mean: ArrowVector
 
+    def marginals(self) -> "PointMass":
+        """Return itself: it is what a target with groups asks for."""
+        return self
+
     def row_moments(self, design: GroupedRows, with_shared: tuple[int, ...]) -> RowMoments:
         """Return the predictors, without variance."""
         eta = design.predictor(self.mean)

@@ -19,8 +19,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
-from natvi.target.term import Contribution, Marginals
+from natvi.target.term import Marginals
 
 
 def omega_positions(r: int, correlated: bool = True) -> dict[tuple[int, int], int]:
@@ -88,7 +89,7 @@ class RandomEffectsPrior(eqx.Module):
             W = W.at[row, column].set(jnp.exp(entry) if row == column else entry)
         return W
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def expected(self, gaussian: Marginals) -> Expected:
         """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
         r = self.r
         mean, covariance = gaussian.group_moments(self.start, self.stop)
@@ -102,7 +103,7 @@ class RandomEffectsPrior(eqx.Module):
         linearised = [jax.jvp(gradient, (mean,), (direction,), has_aux=True) for direction in basis]
         grad, _, value = linearised[0]
         hess = jnp.stack([row for _, row, _ in linearised])
-        return Contribution(
+        return Expected(
             value,
             ArrowVector(grad[:r], jnp.sum(grad[r:], axis=1)),
             ArrowMatrix(hess[:r, :r], hess[r:, :r], jnp.sum(hess[r:, r:], axis=2)),

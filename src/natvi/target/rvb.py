@@ -29,6 +29,11 @@ class ReparametrizedEffects(eqx.Module):
     alone: tuple[Term, ...]  # terms of theta_g
     expansion: DataExpansion | ModeExpansion
 
+    @property
+    def grouped(self) -> tuple[LikelihoodRows, RandomEffectsPrior]:
+        """The terms over groups of the original model."""
+        return self.groups.likelihood, self.groups.effects
+
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point, the Jacobian included."""
         return jnp.sum(self._by_group(theta.local, *self.groups.split(theta.shared))) + self._shared_value(theta.shared)
@@ -108,7 +113,7 @@ def rvb1(
     Returns:
         The target of (tilde, theta_g).
     """
-    groups = _groups(target, row_slopes)
+    groups = group_likelihood(target, row_slopes)
     return ReparametrizedEffects(groups, target.shared, DataExpansion.build(groups, _predictor(groups, predictor)))
 
 
@@ -125,7 +130,7 @@ def rvb2(
     Returns:
         The target of (tilde, theta_g).
     """
-    groups = _groups(target, row_slopes)
+    groups = group_likelihood(target, row_slopes)
     return ReparametrizedEffects(groups, target.shared, ModeExpansion.build(groups, _predictor(groups, predictor)))
 
 
@@ -137,7 +142,8 @@ def _predictor(groups: GroupLikelihood, predictor: Float[Array, "c K"] | None) -
     return about
 
 
-def _groups(target: SumOfTerms, row_slopes: RowSlopes | None) -> GroupLikelihood:
+def group_likelihood(target: SumOfTerms, row_slopes: RowSlopes | None = None) -> GroupLikelihood:
+    """Return the groups of a mixed model, or explain what RVB needs."""
     if len(target.grouped) == 2:
         likelihood, effects = target.grouped
         if isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior):

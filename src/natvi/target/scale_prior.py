@@ -7,8 +7,9 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.target.expected import Expected
 from natvi.target.scale_density import ScaleDensity, scale_log_density
-from natvi.target.term import Contribution, Marginals
+from natvi.target.term import Marginals
 
 NODES = 64
 
@@ -34,12 +35,12 @@ class ScalePrior(eqx.Module):
         """Return the log-density at one point."""
         return self.at(theta.shared[self.start])
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def expected(self, gaussian: Marginals) -> Expected:
         """Return the expectation with E grad and E hess."""
         r, n = gaussian.mean.local.shape
         mean, variance = gaussian.mean.shared[self.start], gaussian.shared_variances()[self.start]
         value, grad, hess = self.expected_at(mean, variance)
-        return Contribution(
+        return Expected(
             value,
             ArrowVector(jnp.zeros((r, n)), grad[None]),
             ArrowMatrix(jnp.zeros((r, r, n)), jnp.zeros((1, r, n)), hess[None, None]),

@@ -7,7 +7,7 @@ range of the shared ones, which starts at `start`. Very many groups are worked t
 stays the same from thousands to millions, and no array is as long as the data times the coordinates.
 """
 
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import equinox as eqx
 import jax
@@ -16,18 +16,12 @@ from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
+from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
+from natvi.typing import Factor, Hessian
 
 BLOCK_GROUPS = 12288  # small enough for the cache, large enough to keep two threads busy
 LEAST_BLOCKS = 2
-
-
-class Contribution(NamedTuple):
-    """A term's expectation with E grad and E hess; shared parts cover the term's own range only."""
-
-    value: Float[Array, ""]
-    grad: ArrowVector
-    hess: ArrowMatrix
 
 
 @runtime_checkable
@@ -57,6 +51,15 @@ class Marginals(Protocol):
 
 
 @runtime_checkable
+class HasMarginals(Protocol):
+    """A Gaussian of groups and shared coordinates."""
+
+    def marginals(self) -> Marginals:
+        """Return what a term asks for."""
+        ...
+
+
+@runtime_checkable
 class Term(Protocol):
     """A summand of the log-density."""
 
@@ -69,8 +72,8 @@ class Term(Protocol):
         """Return the term at one point."""
         ...
 
-    def expected(self, gaussian: Marginals) -> Contribution:
-        """Return its expectation with E grad and E hess."""
+    def expected(self, gaussian: Marginals) -> Expected:
+        """Return its expectation with E grad and E hess; their shared parts cover the term's own range only."""
         ...
 
 
@@ -105,9 +108,10 @@ class SumOfTerms(eqx.Module):
         """Return the log-density at one point."""
         return sum((term.value(theta) for term in (*self.grouped, *self.shared)), jnp.zeros(()))
 
-    def hessian(self, theta: ArrowVector, factor: object = None) -> ArrowMatrix:
-        """Return the Hessian at one point, on the arrow whatever the factor: E hess under a point mass."""
-        return self.expected(PointMass(theta)).hess
+    def hessian(self, theta: ArrowVector, factor: Factor | None = None) -> Hessian:
+        """Return the Hessian at one point, E hess under a point mass: on the arrow, or on the pattern within it."""
+        arrow = self.expected(PointMass(theta)).hess
+        return arrow if factor is None else factor.restrict(arrow)
 
     def group_gradients(self, theta: ArrowVector) -> ArrowVector:
         """Return each group's gradient: of its terms, and of a share 1/n of the terms of theta_g alone.
@@ -123,28 +127,36 @@ class SumOfTerms(eqx.Module):
             shared = shared.at[term.start : term.start + part.shared.shape[0]].add(part.shared)
         return ArrowVector(local, shared)
 
-    def expected(self, gaussian: Marginals) -> Contribution:
+    def to_original(self, theta: ArrowVector) -> ArrowVector:
+        """Return theta as it is: the model is not reparametrized."""
+        return theta
+
+    def value_and_group_gradients(self, theta: ArrowVector) -> tuple[Float[Array, ""], ArrowVector]:
+        """Return the log-density and each group's gradient."""
+        return self.value(theta), self.group_gradients(theta)
+
+    def expected(self, gaussian: HasMarginals) -> Expected:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""
-        mean = gaussian.mean
-        num_groups = mean.local.shape[1]
+        q = gaussian.marginals()
+        num_groups = q.mean.local.shape[1]
         simple = min(term.num_simple(num_groups) for term in self.grouped)
         num_blocks = simple // BLOCK_GROUPS if simple >= LEAST_BLOCKS * BLOCK_GROUPS else 0
-        total = _sum_terms(self.shared, gaussian.block(0, 0))
+        total = _sum_terms(self.shared, q.block(0, 0))
         if num_blocks == 0:
-            return _join(total, _sum_terms(self.grouped, gaussian))
+            return _join(total, _sum_terms(self.grouped, q))
         done = num_blocks * BLOCK_GROUPS
         rest = tuple(term.rest(done) for term in self.grouped)
-        total = _join(total, _sum_terms(rest, gaussian.block(done, num_groups - done)))
+        total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
 
-        def add_block(k: Array, total: Contribution) -> Contribution:
+        def add_block(k: Array, total: Expected) -> Expected:
             start = k * BLOCK_GROUPS
             terms = tuple(term.block(start, BLOCK_GROUPS) for term in self.grouped)
-            return _put(total, _sum_terms(terms, gaussian.block(start, BLOCK_GROUPS)), start)
+            return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
 
         return jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done))
 
 
-def _sum_terms(terms: tuple[Term, ...], gaussian: Marginals) -> Contribution:
+def _sum_terms(terms: tuple[Term, ...], gaussian: Marginals) -> Expected:
     mean = gaussian.mean
     (r, n), g = mean.local.shape, mean.shared.shape[0]
     value, local, shared = jnp.zeros(()), jnp.zeros((r, n)), jnp.zeros(g)
@@ -156,39 +168,39 @@ def _sum_terms(terms: tuple[Term, ...], gaussian: Marginals) -> Contribution:
         local, shared = local + part.grad.local, shared.at[own].add(part.grad.shared)
         blocks, cross = blocks + part.hess.local, cross.at[own].add(part.hess.cross)
         corner = corner.at[own, own].add(part.hess.shared)
-    return Contribution(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
+    return Expected(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
 
 
-def _join(a: Contribution, b: Contribution) -> Contribution:
+def _join(a: Expected, b: Expected) -> Expected:
     """Add the shared parts; `a` has no groups, so the local parts are those of `b`."""
-    return Contribution(
+    return Expected(
         a.value + b.value,
         ArrowVector(b.grad.local, a.grad.shared + b.grad.shared),
         ArrowMatrix(b.hess.local, b.hess.cross, a.hess.shared + b.hess.shared),
     )
 
 
-def _room_in_front(total: Contribution, size: int) -> Contribution:
+def _room_in_front(total: Expected, size: int) -> Expected:
     """Put `size` groups of zeros before the groups of a contribution."""
 
     def pad(a: Array) -> Array:
         return jnp.pad(a, [(0, 0)] * (a.ndim - 1) + [(size, 0)])
 
     value, grad, hess = total
-    return Contribution(
+    return Expected(
         value,
         ArrowVector(pad(grad.local), grad.shared),
         ArrowMatrix(pad(hess.local), pad(hess.cross), hess.shared),
     )
 
 
-def _put(total: Contribution, part: Contribution, start: Array) -> Contribution:
+def _put(total: Expected, part: Expected, start: Array) -> Expected:
     """Write the local parts of a block into their place and add its shared parts."""
 
     def write(all_groups: Array, block: Array) -> Array:
         return jax.lax.dynamic_update_slice_in_dim(all_groups, block, start, axis=-1)
 
-    return Contribution(
+    return Expected(
         total.value + part.value,
         ArrowVector(write(total.grad.local, part.grad.local), total.grad.shared + part.grad.shared),
         ArrowMatrix(

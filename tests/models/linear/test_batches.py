@@ -74,7 +74,7 @@ def bound_in_memory(model: GlmModel, result: natvi.Result) -> float:
         kind = DiagonalFactor if fit.is_diagonal else DenseFactor
         gaussian = CovarianceGaussian(jnp.asarray(fit.mean), kind(jnp.asarray(fit.factor)))
         target = build_target(model.rows, model.family, model.prior, None)
-        return float(quick_jit(lambda t, q: exact_derivatives(t, q).elbo)(target, gaussian))
+        return float(quick_jit(lambda t, q: exact_derivatives(t, q).value)(target, gaussian))
 
 
 def gaussian_of(result: natvi.Result) -> GlmFit:

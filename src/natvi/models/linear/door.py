@@ -12,13 +12,14 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
 from natvi.formula.margins import products_of
 from natvi.models.linear.check import check_fit
-from natvi.models.linear.methods import Fitted, fit_exactly, fit_stochastically
+from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.options import check_options, check_structure
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.result import Result
+from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
 from natvi.x64 import float64
 
@@ -126,8 +127,8 @@ class GlmModel:
             formula=self.formula,
             family=self.family,
             names=self.names,
-            mean=fitted.mean,
-            factor=fitted.factor,
+            mean=fitted.gaussian.mean,
+            factor=fitted.gaussian.factor[0],
             prior=self.prior,
             num_rows=len(self.rows.y),
             notes=self.notes,

@@ -5,7 +5,7 @@ multiplied by s too; log s enters the prior's density and the entropy with oppos
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +18,11 @@ from natvi.models.linear.centring import Centring, centred_prior, find_centring
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.priors import Prior
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
-from natvi.run import Outcome, wander
+from natvi.run import Fitted, wander
 from natvi.run.algorithm import compose
 from natvi.run.batches import ArrayBatches, Batches
 from natvi.run.compiled_code import quick_jit
 from natvi.run.rows import climb_rows
-from natvi.run.stochastic import StochasticFitted
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.flat import FlatPrior
 from natvi.target.independent_normal import IndependentNormal
@@ -35,18 +34,6 @@ OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga":
 LARGEST_RATIO = 1e3  # of the columns' sizes
 START_SD = 0.1
 WINDOW = 100
-
-
-class Fitted(NamedTuple):
-    """What a fit hands back, in the coordinates of the prior."""
-
-    mean: np.ndarray
-    factor: np.ndarray  # C, lower triangular `(d, d)`; the sds `(d,)` of independent coordinates
-    state: Any
-    outcome: Outcome
-    elbo: float
-    trace: np.ndarray
-    steps: int
 
 
 def column_scales(X: np.ndarray) -> np.ndarray | None:
@@ -83,7 +70,7 @@ def build_target(
 
 
 def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
-    """Maximise the exact bound."""
+    """Maximise the exact bound; the Gaussian comes back in the coordinates of the prior."""
     plain = prior.coordinates.fixed is None  # else the columns are centred and scaled already
     centring = find_centring(rows.X) if structure == "dense" and plain else None
     if centring is not None:
@@ -93,7 +80,7 @@ def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **o
     mean, factor = unscaled(fitted.gaussian, scales)
     if centring is not None:
         mean, factor = centring.undo(mean, factor)
-    return Fitted(mean, factor, fitted.state, fitted.outcome, fitted.elbo, fitted.trace, len(fitted.trace))
+    return fitted._replace(gaussian=CovarianceGaussian(mean, type(fitted.gaussian.factor)(factor)))
 
 
 def fit_stochastically(
@@ -112,10 +99,10 @@ def fit_stochastically(
     make = {"dense": dense_covariance, "diagonal": diagonal_covariance}[structure]
     batches = None if batch_size is None else ArrayBatches(to_host(target.rows), batch_size, seed=seed)
     fitted = run_algorithm(target, make(target.prior.mean, START_SD), batches, seed=seed, **options)
-    gaussian = jax.tree.map(jnp.asarray, fitted.gaussian)
+    elbo = float(_exact_bound(target, jax.tree.map(jnp.asarray, fitted.gaussian)))
     mean, factor = unscaled(fitted.gaussian, scales)
-    elbo = float(_exact_bound(target, gaussian))
-    return Fitted(mean, factor, fitted.state, fitted.outcome, elbo, fitted.trace, int(fitted.state.count))
+    user_scale = CovarianceGaussian(mean, type(fitted.gaussian.factor)(factor))
+    return fitted._replace(gaussian=user_scale, elbo=elbo, elbo_se=0.0)
 
 
 def run_algorithm(
@@ -133,7 +120,7 @@ def run_algorithm(
     progress: bool,
     checkpoint: str | Path | None,
     checkpoint_seconds: float,
-) -> StochasticFitted:
+) -> Fitted:
     """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
     if optimizer not in OPTIMIZERS:
         raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")

@@ -21,11 +21,10 @@ from natvi.models.mixed.marginal.method import MarginalDraws, Positions, draw_ma
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
-from natvi.optimize.ascent import Natural, unpack
+from natvi.optimize.arrow_system import Natural
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
-from natvi.run import Outcome, climb
+from natvi.run import Fitted, Outcome, climb_groups
 from natvi.run.interrupt import Interruption
-from natvi.run.loop import Fitted
 from natvi.run.progress import StepProgress
 from natvi.target import SumOfTerms
 from natvi.target.conditional import can_draw
@@ -150,7 +149,7 @@ def can_marginalise(target: SumOfTerms) -> bool:
 def _gaussian(stage: GaussianStage, why: str, concerns: tuple[Trust, ...] | None) -> Chosen:
     fitted = stage.fitted
     model = _explained(stage.model, why)
-    return Chosen(model, "gva", fitted.outcome, float(fitted.state.ascent.elbo), 0.0, fitted.trace, None, concerns)
+    return Chosen(model, "gva", fitted.outcome, fitted.elbo, 0.0, fitted.trace, None, concerns)
 
 
 def _interrupted(stage: GaussianStage, why: str) -> Chosen:
@@ -276,18 +275,18 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
     """Climb again from sds four times as large and as small, and compare the bounds."""
     if stage.model.num_rows > STARTS_ROWS:
         return ()
-    best = float(stage.fitted.state.ascent.elbo)
+    best = stage.fitted.elbo
     positions = np.array(list(stage.model.log_sd_positions().values()))
     gaps = []
     with float64():
-        precision = unpack(stage.fitted.state.ascent.x).precision
+        precision = stage.posterior.factor.square()
         for sign in (-1.0, 1.0):
             shared = np.array(stage.posterior.mean.shared)
             shared[positions] += sign * np.log(FACTOR)
             mean = ArrowVector(stage.posterior.mean.local, shared)  # type: ignore[arg-type]
-            again = climb(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
+            again = climb_groups(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
             if again.outcome is Outcome.CONVERGED:
-                gaps.append(float(again.state.ascent.elbo) - best)
+                gaps.append(again.elbo - best)
     if not gaps:
         return ()
     spread = max(gaps, key=abs)

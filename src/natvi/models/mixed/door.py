@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Array, Float
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
@@ -15,7 +14,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
 from natvi.models.mixed.criticism import MixedRows
-from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise
+from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
@@ -23,11 +22,9 @@ from natvi.models.regression.options import check_options
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.models.regression.response import encode_response, row_weights
-from natvi.optimize.ascent import Packed, unpack
 from natvi.result import Result
-from natvi.run import climb
+from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
-from natvi.run.compiled_code import quick_jit
 from natvi.run.loop import LoopState
 from natvi.x64 import float64, to_host
 
@@ -118,8 +115,9 @@ class MixedModel:
             named = partial(self._fitted, place=place)
             if optimizer != ASCENT:
                 return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
-            fitted = climb(target, start, tolerance=tolerance, **keeping)
-            posterior, covariances = to_host(_finish(fitted.state.ascent.x))
+            fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
+            covariances = to_host(local_covariances(fitted.gaussian))
+        posterior = fitted.gaussian
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
         chosen = choose(stage, method, progress)
@@ -172,12 +170,6 @@ def _in_order(posterior: ArrowPrecision, place: np.ndarray) -> ArrowPrecision:
         ArrowFactor(factor.local[..., place], factor.cross[..., place], factor.shared),
         inverse,
     )
-
-
-@quick_jit
-def _finish(x: Packed) -> tuple[ArrowPrecision, Float[Array, "r r n"]]:
-    posterior = ArrowPrecision.from_natural(*unpack(x))
-    return posterior, posterior.group_moments(0, 0)[1]
 
 
 def glmm(

@@ -22,13 +22,13 @@ from natvi.models.mixed.rvb import RvbFit, first_order
 from natvi.models.mixed.states import open_state, sign_state
 from natvi.models.mixed.stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_rule, mixed_algorithm
 from natvi.models.mixed.target import MixedTarget
-from natvi.optimize.ascent import Natural
+from natvi.optimize.arrow_system import Natural
 from natvi.result import Result
 from natvi.result.trust import CARE, REFUSE, Trust
-from natvi.run import Outcome, wander
+from natvi.run import Fitted, Outcome, wander
 from natvi.run.clock import Stopwatch
 from natvi.run.compiled_code import quick_jit
-from natvi.run.stochastic import StochasticFitted, StochasticState
+from natvi.run.stochastic import StochasticState
 from natvi.target import SumOfTerms
 from natvi.x64 import to_host
 
@@ -120,7 +120,7 @@ def fit_with_noise(
     else:
         posterior = first_order(algorithm.target, gaussian)
         elbo, elbo_se = estimate_elbo(algorithm.target, gaussian, ELBO_DRAWS, noise.seed)
-    posterior, covariances = to_host((posterior, _local_covariances(posterior)))
+    posterior, covariances = to_host((posterior, local_covariances(posterior)))
     model = named(posterior, covariances)
     if way != "gva":
         model = RvbFit.of(model, target, place, way, fitted.gaussian)
@@ -135,7 +135,7 @@ def fit_with_noise(
         trace=fitted.trace,
         state=sign_state(fitted.state, way, optimizer),
         check=partial(judge_fit, target, posterior, model, fitted),
-        steps=int(fitted.state.count),
+        steps=fitted.steps,
     )
 
 
@@ -155,21 +155,20 @@ def _arrow(gaussian: PrecisionGaussian) -> ArrowPrecision:
 
 
 @quick_jit
-def _local_covariances(posterior: ArrowPrecision) -> Float[Array, "r r n"]:
+def local_covariances(posterior: ArrowPrecision) -> Float[Array, "r r n"]:
+    """Return the covariance of each group's random effects."""
     return posterior.group_moments(0, 0)[1]
 
 
 @quick_jit
 def _exact_bound(target: SumOfTerms, gaussian: PrecisionGaussian) -> Float[Array, ""]:
-    return exact_derivatives(target, gaussian).elbo
+    return exact_derivatives(target, gaussian).value
 
 
 # --- how far to trust it -------------------------------------------------------------------------------------
 
 
-def judge_fit(
-    target: SumOfTerms, posterior: ArrowPrecision, model: MixedFit, fitted: StochasticFitted
-) -> tuple[Trust, ...]:
+def judge_fit(target: SumOfTerms, posterior: ArrowPrecision, model: MixedFit, fitted: Fitted) -> tuple[Trust, ...]:
     """Return what the noise left open, and what the exact marginal says about the Gaussian of theta_g."""
     return (*judge_noise(fitted.outcome, fitted.trace), *check_fit(target, posterior, model))
 

@@ -29,8 +29,9 @@ from natvi.run import Outcome
 from natvi.run.algorithm import Algorithm
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
-from natvi.target import LikelihoodRows, SumOfTerms
-from natvi.target.rvb import ReparametrizedEffects, rvb1, rvb2
+from natvi.target import SumOfTerms
+from natvi.target.marginal import mixed_parts
+from natvi.target.rvb import ReparametrizedEffects, group_likelihood, rvb1, rvb2
 from natvi.x64 import float64, to_host
 
 WAYS = ("gva", "rvb1", "rvb2")
@@ -161,18 +162,15 @@ def mixed_algorithm(target: SumOfTerms, way: str, rule: Rule, **estimate: Any) -
 
 def reparametrize(target: SumOfTerms, way: str) -> ReparametrizedEffects:
     """Return the model of (tilde, theta_g) for "rvb1" or "rvb2", with the predictors and slopes of its family."""
-    rows, change = target.grouped[0], rvb1 if way == "rvb1" else rvb2
-    if not isinstance(rows, LikelihoodRows):
-        return change(target)  # which explains what is needed
+    rows, change = group_likelihood(target).likelihood, rvb1 if way == "rvb1" else rvb2
     return change(target, data_predictor(rows), canonical_slopes(rows.family))
 
 
 def default_start(target: SumOfTerms, way: str) -> Any:
     """Return the paper's start: mu = 0, C = I / sqrt(n), and ones for the local diagonals of RVB."""
-    rows, effects = target.grouped
-    assert isinstance(rows, LikelihoodRows)
+    rows, effects = mixed_parts(target)
     n = rows.design.X.shape[-1] - rows.design.extra.shape[0]
-    mean = ArrowVector(jnp.zeros((effects.r, n)), jnp.zeros(effects.stop))  # type: ignore[attr-defined]
+    mean = ArrowVector(jnp.zeros((effects.r, n)), jnp.zeros(effects.stop))
     return arrow_precision(mean, n**-0.5) if way == "gva" else local_global_covariance(mean, n**-0.5, local_sd=1.0)
 
 
@@ -263,14 +261,12 @@ def _keys(target: Any, num_draws: int, seed: int) -> tuple[Key[Array, " s"], int
 
 
 def _draws_at_once(target: Any) -> int:
-    rows: Any = target.grouped[0] if isinstance(target, SumOfTerms) else target.groups.likelihood
-    return int(np.clip(CELLS_AT_ONCE // max(rows.y.size, 1), 1, 64))
+    return int(np.clip(CELLS_AT_ONCE // max(target.grouped[0].y.size, 1), 1, 64))
 
 
 @partial(jax.jit, static_argnums=3)
 def _draw(target: Any, gaussian: Any, keys: Key[Array, " s"], at_once: int) -> ArrowVector:
-    back = target.to_original if isinstance(target, ReparametrizedEffects) else lambda theta: theta
-    return jax.lax.map(lambda key: back(gaussian.sample(key)), keys, batch_size=at_once)
+    return jax.lax.map(lambda key: target.to_original(gaussian.sample(key)), keys, batch_size=at_once)
 
 
 @partial(jax.jit, static_argnums=3)

@@ -13,7 +13,7 @@ from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
 from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.priors import Prior
-from natvi.optimize.ascent import Natural
+from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
 from natvi.target.omega_prior import OmegaPrior
 from natvi.target.scale_prior import ScalePrior

@@ -127,7 +127,7 @@ class GlmBatchModel:
             trace=fitted.trace,
             state=fitted.state,
             check=lambda: judge_shift(ending.shift),
-            steps=int(fitted.state.count),
+            steps=fitted.steps,
         )
 
     def _start(self) -> tuple[CovarianceGaussian, np.ndarray]:

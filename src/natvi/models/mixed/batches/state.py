@@ -8,7 +8,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.families.table import Family
-from natvi.gaussian import ArrowPrecision
 from natvi.linalg.grouped_rows import chunk_size
 from natvi.models.mixed.batches.rows import batch_target
 from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
@@ -16,8 +15,7 @@ from natvi.models.mixed.target import prior_terms
 from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
-from natvi.optimize.ascent import unpack
-from natvi.run import climb
+from natvi.run import climb_groups
 from natvi.run.group_batches import GroupBatch, GroupSource
 from natvi.run.group_steps import (
     Site,
@@ -194,18 +192,12 @@ def make_worker(
         shared = within_prior(shared, chosen.scales, len(names.random))
         size = len(pilot.groups)
         start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
-        fitted = climb(target, start)
-        mean, precision = to_host(_shared_block(fitted.state.ascent.x))
+        q = climb_groups(target, start).gaussian
+        mean, precision = q.mean.shared, q.factor.shared @ q.factor.shared.T
         state = _first_state(source.num_groups, size, mean, precision, chosen)
         width = len(names.random) * (1 + len(names.random) + len(mean))
         state = state._replace(blocks=GroupStore(source.num_groups, width, blocks).rows)
     return BatchWorker(family, chosen, names, cells, source.num_groups, state)
-
-
-@jax.jit
-def _shared_block(x: Any) -> tuple[jax.Array, jax.Array]:
-    q = ArrowPrecision.from_natural(*unpack(x))
-    return q.mean.shared, q.factor.shared @ q.factor.shared.T
 
 
 def _first_state(num_groups: int, size: int, mean: np.ndarray, precision: np.ndarray, prior: Prior) -> BatchState:

@@ -1,0 +1,19 @@
+"""Where "good" ends: one table for every kind of model.
+
+A mean that is off by a tenth of a posterior sd, or an sd that is off by a tenth, changes no conclusion: a 95% interval
+then covers 94.5% or 93%. From there on a better method is worth its time. With the mean off by two sds the interval
+misses the truth as often as it holds it.
+"""
+
+from natvi.metrics.psis import RELIABLE_K
+
+LARGEST_K = RELIABLE_K  # Pareto k of importance weights, from which their averages do not settle
+
+SHIFT = 0.1  # of a mean, in posterior sds
+CHANGE = 0.1  # of the logarithm of an sd
+FAR_SHIFT = 2.0  # of a mean: from here on the answer is not to be used
+
+SURE = 2.5  # standard errors by which an estimate must be clear of a threshold to decide without more draws
+FIRST_DRAWS, MOST_DRAWS, GROWTH = 128, 4096, 4  # of a check
+
+LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30  # draws behind an answer that consists of draws: good, and usable at all

@@ -14,7 +14,7 @@ from experiments.mixed_problems import MixedProblem
 from natvi.metrics.psis import resample, smooth_weights
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.method import Positions, draw_marginal
-from natvi.models.mixed.marginal.mixture import COMPONENTS, fit_mixture
+from natvi.metrics.t_mixture import COMPONENTS, fit_mixture
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
 from natvi.reference import nuts

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
+from scipy.special import ndtri
 
 from natvi.judge import thresholds
 from natvi.judge.proposals import draw_pairs, together
@@ -54,14 +55,15 @@ class Shape(NamedTuple):
     @property
     def clearly_off(self) -> bool:
         """Whether a mean or an sd is off whatever the noise."""
-        return self._beyond(-thresholds.SURE)
+        return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0)
 
     @property
     def clearly_right(self) -> bool:
         """Whether no mean and no sd can be off, whatever the noise."""
-        return not self._beyond(thresholds.SURE)
+        return self.effective >= thresholds.LEAST_SURE and not self._beyond(1.0)
 
-    def _beyond(self, errors: float) -> bool:
+    def _beyond(self, sign: float) -> bool:
+        errors = -sign * float(ndtri(thresholds.DOUBT / max(2 * len(self.shift), 1)))
         moved = np.abs(self.shift) + errors * self.shift_error > thresholds.SHIFT
         changed = np.abs(self.change) + errors * self.change_error > thresholds.CHANGE
         return bool(np.any(moved) or np.any(changed))
@@ -138,7 +140,7 @@ def look_closer(
     mean: Float[np.ndarray, " d"],
     factor: Float[np.ndarray, "d d"] | Float[np.ndarray, " d"],
     read: Reading,
-    coordinates: list[int],
+    directions: Float[np.ndarray, "k d"],
     most_draws: int = thresholds.MOST_DRAWS,
 ) -> Shape | None:
     """Hold N(mean, C C') against an exact density, with as many draws as the answer needs.
@@ -151,14 +153,16 @@ def look_closer(
         mean: Of the Gaussian.
         factor: C, or the sds of independent coordinates.
         read: From points to what the user reads.
-        coordinates: For everything read, the coordinate with which it moves most.
+        directions: For everything read, the combination of coordinates with which it moves most.
         most_draws: At most.
 
     Returns:
         What was found; None where the density is nowhere finite.
     """
     d, rng = len(mean), np.random.default_rng(0)
-    sds = np.abs(factor) if factor.ndim == 1 else np.sqrt(np.sum(factor**2, axis=1))
+    # x = A (theta - mean), each of sd one, is B z
+    B = directions * factor if factor.ndim == 1 else directions @ factor
+    B = B / np.maximum(np.sqrt(np.sum(B**2, axis=1, keepdims=True)), 1e-300)
     halves = {False: np.zeros((0, d)), True: np.zeros((0, d))}
     known = {False: np.zeros((2, 0)), True: np.zeros((2, 0))}
     size, wide = min(thresholds.FIRST_DRAWS, most_draws) // 2, False
@@ -169,9 +173,11 @@ def look_closer(
         halves[wide] = np.concatenate([halves[wide], new])
         known[wide] = np.concatenate([known[wide], found.reshape(2, -1)], axis=1)
         values = np.concatenate([known[False], known[True]], axis=1).ravel()
-        shape = _weigh(values, halves, mean, factor, sds, read, coordinates)
+        shape = _weigh(values, halves, mean, factor, B, read)
         count = 2 * sum(map(len, halves.values()))
-        if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right) or count >= most_draws:
+        if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right):
+            return shape
+        if shape.off and shape.effective < thresholds.HOPELESS * count:
             return shape
         size = min((thresholds.GROWTH - 1) * count, most_draws - count) // 2
         if size < 1:
@@ -184,9 +190,8 @@ def _weigh(
     halves: dict[bool, np.ndarray],
     mean: np.ndarray,
     factor: np.ndarray,
-    sds: np.ndarray,
+    B: np.ndarray,
     read: Reading,
-    coordinates: list[int],
 ) -> Shape | None:
     z, log_q, log_g = together(halves[False], halves[True])
     ratios = np.where(np.isfinite(values), values, -np.inf) - log_g
@@ -194,9 +199,8 @@ def _weigh(
         return None
     smoothed = smooth_weights(ratios)
     u = np.exp(log_q - log_g)
-    moved = z * factor if factor.ndim == 1 else z @ factor.T
-    draws = mean + moved
-    x = (moved / sds)[:, coordinates]
+    draws = mean + (z * factor if factor.ndim == 1 else z @ factor.T)
+    x = z @ B.T
     ones = np.ones_like(x)
     # under q all of these have mean zero; u carries them to the distribution of the draws
     length = (np.sum(z**2, axis=1) - z.shape[1]) / np.sqrt(2.0 * z.shape[1])

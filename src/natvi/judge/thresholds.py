@@ -13,7 +13,11 @@ SHIFT = 0.1  # of a mean, in posterior sds
 CHANGE = 0.1  # of the logarithm of an sd
 FAR_SHIFT = 2.0  # of a mean: from here on the answer is not to be used
 
-SURE = 2.5  # standard errors by which an estimate must be clear of a threshold to decide without more draws
+DOUBT = (
+    0.01  # chance that one of all estimates is on the wrong side of its threshold, for a decision without more draws
+)
+LEAST_SURE = 50  # effective draws, below which standard errors are not believed
+HOPELESS = 0.2  # share of the draws that are effective, below which more of them would not help
 FIRST_DRAWS, MOST_DRAWS, GROWTH = 128, 4096, 4  # of a check
 
 LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30  # draws behind an answer that consists of draws: good, and usable at all

@@ -8,6 +8,7 @@ import pandas as pd
 
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
+from natvi.judge.predictive import ModelCheck, check_model
 from natvi.models.linear import criticism as glm_criticism
 from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
@@ -109,6 +110,12 @@ class GlmFit:
         z = np.random.default_rng(seed).standard_normal((num_samples, len(self.mean)))
         return self.mean + (z * self.factor if self.is_diagonal else z @ self.factor.T)
 
+    def readings(self, theta: np.ndarray) -> np.ndarray:
+        """Map draws of (beta, log dispersion) to what the tables show: coefficients and dispersion."""
+        p = len(self.names)
+        with np.errstate(over="ignore"):
+            return np.concatenate([theta[:, :p], np.exp(theta[:, p:])], axis=1)
+
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the coefficients and the dispersion, by name."""
         draws = self.draws(num_samples, seed)
@@ -147,6 +154,10 @@ class GlmFit:
     def residuals(self, seed: int, data: Any = None) -> glm_criticism.Residuals:
         """Return fitted values with Pearson and quantile residuals."""
         return glm_criticism.residuals(self, seed, data)
+
+    def check_model(self) -> ModelCheck | None:
+        """Return how well the model describes its data; None where they are not at hand."""
+        return None if self.rows is None else check_model(glm_criticism.replicate_rows(self), self.family.name)
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""

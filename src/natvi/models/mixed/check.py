@@ -88,20 +88,20 @@ def look_at_marginal(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedF
     def read(shared: np.ndarray) -> np.ndarray:
         return np.concatenate([shared[:, : len(fit.fixed_names)], component_draws(fit, shared)], axis=1)
 
-    return Look(look_closer(density.values, centre, R.T, read, _coordinates(fit), most), falls)
+    return Look(look_closer(density.values, centre, R.T, read, _directions(fit), most), falls)
 
 
-def _coordinates(fit: "MixedFit") -> list[int]:
-    """Return the shared coordinate with which each fixed effect and variance component moves most."""
+def _directions(fit: "MixedFit") -> np.ndarray:
+    """Return the shared coordinate with which each fixed effect and variance component moves most, as unit vectors."""
     r, omega = len(fit.random_names), omega_positions(len(fit.random_names), fit.correlated)
     pairs = combinations(range(r), 2) if fit.correlated else ()
-    slanted = [fit.omega_start + omega[j, k] for k, j in pairs]
-    return [
+    at = [
         *range(len(fit.fixed_names)),
         *fit.log_sd_positions().values(),
-        *slanted,
+        *(fit.omega_start + omega[j, k] for k, j in pairs),
         *fit.dispersion_position().values(),
     ]
+    return np.eye(len(fit.shared_names()))[at]
 
 
 def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:

@@ -11,6 +11,7 @@ import pandas as pd
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.gaussian import ArrowPrecision
+from natvi.judge.predictive import ModelCheck, check_model
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed import criticism as mixed_criticism
 from natvi.models.mixed.criticism import MixedRows
@@ -204,6 +205,10 @@ class MixedFit:
     def residuals(self, seed: int, data: Any = None) -> mixed_criticism.Residuals:
         """Return fitted values with Pearson and quantile residuals."""
         return mixed_criticism.residuals(self, seed, data)
+
+    def check_model(self) -> ModelCheck | None:
+        """Return how well the model describes its data; None where they are not at hand."""
+        return None if self.rows is None else check_model(mixed_criticism.replicate_rows(self), self.family.name)
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""

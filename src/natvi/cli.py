@@ -42,7 +42,7 @@ def fit(
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact or stochastic.")
+        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact, psis or stochastic.")
     ] = "auto",
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
     structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,

@@ -7,14 +7,16 @@ A rung is taken only if there is doubt about the answer at hand; a rung that bre
 """
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 from natvi.judge.trust import GOOD, Trust
 
 Answer = TypeVar("Answer")
 
 
-class Stage(NamedTuple, Generic[Answer]):
+@dataclass(frozen=True)
+class Stage(Generic[Answer]):
     """An answer with what is known about it.
 
     Attributes:

@@ -154,8 +154,8 @@ def _rating(data: Replicated, family: str) -> str:
         )
     beyond = f", and {outside:.0%} of what the model generates lies beyond" if outside > OUTSIDE else ""
     return (
-        f"the responses take only the whole values {low:g} to {high:g}, as ratings do, where a {family} response can be "
-        f"any number{beyond}: an ordinal model describes ratings (natvi has none yet; ordinal and brms in R do)"
+        f"the responses take only the whole values {low:g} to {high:g}, as ratings do, where a {family} response can "
+        f"be any number{beyond}: an ordinal model describes ratings (natvi has none yet; ordinal and brms in R do)"
     )
 
 
@@ -164,8 +164,8 @@ def _rating(data: Replicated, family: str) -> str:
 
 def _mean_words(found: _Statistic, family: str) -> str:
     return (
-        f"the model expects a mean response of {np.mean(found.replicated):.3g}, the data have {found.observed:.3g}: look "
-        "for a missing term, a missing offset, or a prior that pulls"
+        f"the model expects a mean response of {np.mean(found.replicated):.3g}, the data have {found.observed:.3g}: "
+        "look for a missing term, a missing offset, or a prior that pulls"
     )
 
 

@@ -61,3 +61,26 @@ def _differences(shape: Shape, names: list[str], moved: int, changed: int) -> st
         verb = "" if parts else "should be "
         parts.append(f"the sd of {names[changed]} {verb}{ratio:.2f} times as large")
     return " and ".join(parts)
+
+
+def judge_weights(num_draws: int, effective: float, k: float) -> Trust:
+    """Return whether weighted draws can stand for the posterior.
+
+    Args:
+        num_draws: The number of draws.
+        effective: How many equally weighted draws they are worth.
+        k: The Pareto k of their weights.
+
+    Example:
+        >>> judge_weights(2048, 1500.0, 0.3).level, judge_weights(2048, 90.0, 0.8).level
+        ('good', 'use with care')
+    """
+    numbers = (("draws", float(num_draws)), ("effective draws", effective), ("Pareto k of the draws", k))
+    like = f"{num_draws:,} weighted draws of the exact posterior"
+    if k < thresholds.LARGEST_K and effective >= thresholds.LEAST_EFFECTIVE:
+        return Trust(GOOD, (f"{like}, as good as {effective:,.0f} independent ones",), numbers)
+    few = f"{like} are only as good as {effective:,.0f} independent ones"
+    cure = "give a tighter prior, or draw with NUTS"
+    if k < 1.0 and effective >= thresholds.FEWEST_EFFECTIVE:
+        return Trust(CARE, (f"{few}: means and sds are rough, tails more so; {cure}",), numbers)
+    return Trust(REFUSE, (f"{few} and do not represent it; {cure}",), numbers)

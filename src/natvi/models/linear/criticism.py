@@ -139,12 +139,12 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     _check_size(num_draws, len(rows.y))
     theta = fit.draws(num_draws, seed)
     each = _log_likelihood(fit, rows, theta)
-    ratio = log_ratios(fit, rows, theta)
+    ratio = np.zeros(num_draws) if fit.is_corrected else log_ratios(fit, rows, theta)
     weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
     weights = np.asarray(weights)
     elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
     # log posterior predictive density in the sample, with the same draws
-    plain, _ = array_stats.psislw(-ratio)
+    plain = np.full(num_draws, -np.log(num_draws)) if fit.is_corrected else array_stats.psislw(-ratio)[0]
     lppd = _log_sum(np.asarray(plain) + each.T)
     k = np.asarray(k)
     return summarise_loo(elpd_each, lppd, k, effective, num_draws)

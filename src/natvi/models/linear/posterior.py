@@ -59,6 +59,11 @@ class GlmFit:
         return self.factor.ndim == 1
 
     @property
+    def is_corrected(self) -> bool:
+        """Whether draws come from the posterior itself, not from its Gaussian approximation."""
+        return False
+
+    @property
     def sds(self) -> np.ndarray:
         """The sd of every coordinate of (beta, log dispersion)."""
         return np.abs(self.factor) if self.is_diagonal else np.sqrt(np.sum(self.factor**2, axis=1))
@@ -186,7 +191,9 @@ class GlmFit:
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "GlmFit":
         """Rebuild the model from its stored form."""
-        fit = cls(
+        from natvi.models.linear.corrected import restore_corrected  # which builds on this file
+
+        fit = GlmFit(
             formula=document["formula"],
             family=find_family(document["family"], document["link"]),
             names=tuple(document["names"]),
@@ -200,7 +207,7 @@ class GlmFit:
             has_offset=document["has_offset"],
         )
         fit._check_shapes(arrays)
-        return fit
+        return restore_corrected(fit, arrays, document) if "psis" in document else fit
 
     def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
         d = len(self.names) + int(self.family.has_dispersion)

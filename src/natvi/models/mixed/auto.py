@@ -12,14 +12,15 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.gaussian import ArrowPrecision
-from natvi.judge import ladder, thresholds
+from natvi.judge import ladder
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
+from natvi.judge.words import judge_weights
 from natvi.linalg import ArrowVector
 from natvi.metrics.psis import weighted_quantiles
 from natvi.models.mixed.check import check_fit, judge_coefficients, judge_data, judge_shape, vague_components
 from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.method import MarginalDraws, Positions, draw_marginal
+from natvi.models.mixed.marginal.method import Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
@@ -225,7 +226,11 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         pareto_k=draws.k,
     )
     open_ends = (*_left_open(found), *_judge_large(found, stage))
-    concerns = (_judge_weights(draws), *open_ends, *judge_coefficients(stage.target, found))
+    concerns = (
+        judge_weights(len(draws.weights), draws.effective, draws.k),
+        *open_ends,
+        *judge_coefficients(stage.target, found),
+    )
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
@@ -235,23 +240,6 @@ def _positions(model: MixedFit) -> Positions:
     log_sds = list(model.log_sd_positions().values())
     slanted = [at for at in range(model.omega_start, len(model.shared_names())) if at not in log_sds]
     return Positions(list(model.dispersion_position().values()), log_sds, slanted)
-
-
-def _judge_weights(draws: MarginalDraws) -> Trust:
-    """Say whether the weighted draws can stand for the posterior."""
-    numbers = (
-        ("draws", float(len(draws.weights))),
-        ("effective draws", draws.effective),
-        ("Pareto k of the draws", draws.k),
-    )
-    like = f"{len(draws.weights):,} weighted draws of the exact posterior"
-    if draws.k < thresholds.LARGEST_K and draws.effective >= thresholds.LEAST_EFFECTIVE:
-        return Trust(GOOD, (f"{like}, as good as {draws.effective:,.0f} independent ones",), numbers)
-    few = f"{like} are only as good as {draws.effective:,.0f} independent ones"
-    cure = "give a tighter prior, or draw with NUTS"
-    if draws.k < 1.0 and draws.effective >= thresholds.FEWEST_EFFECTIVE:
-        return Trust(CARE, (f"{few}: means and sds are rough, tails more so; {cure}",), numbers)
-    return Trust(REFUSE, (f"{few} and do not represent it; {cure}",), numbers)
 
 
 def _left_open(fit: MarginalFit) -> tuple[Trust, ...]:

@@ -16,7 +16,7 @@ from natvi.judge import thresholds, words
 from natvi.judge.shape import Shape, look_closer
 from natvi.judge.trust import CARE, Trust
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.variance import component_draws, component_names
+from natvi.models.mixed.variance import component_names
 from natvi.target import LikelihoodRows, NormalPrior, SumOfTerms
 from natvi.target.marginal import can_integrate
 from natvi.target.random_effects import omega_positions
@@ -84,11 +84,7 @@ def look_at_marginal(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedF
         return None
     falls = (values[0] - values[1:]).reshape(2, -1).T
     most = int(np.clip(ROW_BUDGET / fit.num_rows, LEAST_DRAWS, min(MOST_DRAWS, thresholds.MOST_DRAWS)))
-
-    def read(shared: np.ndarray) -> np.ndarray:
-        return np.concatenate([shared[:, : len(fit.fixed_names)], component_draws(fit, shared)], axis=1)
-
-    return Look(look_closer(density.values, centre, R.T, read, _directions(fit), most), falls)
+    return Look(look_closer(density.values, centre, R.T, fit.readings, _directions(fit), most), falls)
 
 
 def _directions(fit: "MixedFit") -> np.ndarray:

@@ -139,6 +139,10 @@ class MixedFit:
         """Draw the shared coordinates `(s, g)`."""
         return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
 
+    def readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
+        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared)], axis=1)
+
     def known_columns(
         self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
     ) -> np.ndarray:

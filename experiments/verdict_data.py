@@ -14,7 +14,7 @@ from experiments.mixed_problems import MixedProblem
 
 PER_DESIGN = 8
 SMALLEST_SD, LARGEST_SD = 0.05, 2.5
-# zero and unit of every column: a year, a flag coded 1 and 2, an income, a share; with a random slope days since a start
+# zero and unit of every column: a year, a flag coded 1 and 2, an income, a share; of a random slope a day of ten
 UNITS = ((2000.0, 8.0), (1.0, 1.0), (45_000.0, 15_000.0), (0.03, 0.004))
 SLOPE_UNITS = (10.0, 3.0)
 

@@ -57,7 +57,8 @@ def test_errors_are_those_of_repeated_draws() -> None:
     scores = []
     for seed in range(200):
         z, log_q, log_g = together(
-            draw_pairs(64, 2, np.random.default_rng(seed), False), draw_pairs(32, 2, np.random.default_rng(seed), True)
+            draw_pairs(128, 2, np.random.default_rng(seed), False),
+            draw_pairs(128, 2, np.random.default_rng(seed), True),
         )
         ratios = scipy.stats.norm.logpdf(z, 0.1, 1.06).sum(axis=1) - log_g
         weights, u = np.exp(ratios), np.exp(log_q - log_g)
@@ -71,7 +72,7 @@ def test_errors_are_those_of_repeated_draws() -> None:
 
 def test_more_draws_are_taken_near_a_threshold_only() -> None:
     sizes = {ratio: look(gaussian(MEAN, FACTOR * ratio)).num_draws for ratio in (1.0, 1.1, 1.4)}
-    assert sizes[1.0] <= sizes[1.4] <= 512 < sizes[1.1]
+    assert sizes[1.0] <= sizes[1.4] <= 1024 < sizes[1.1]
 
 
 def test_what_is_read_may_be_any_function() -> None:

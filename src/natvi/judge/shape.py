@@ -13,7 +13,7 @@ from jaxtyping import Float
 from scipy.special import ndtri
 
 from natvi.judge import thresholds
-from natvi.judge.proposals import draw_pairs, together
+from natvi.judge.proposals import Points, draw_pairs, together
 from natvi.metrics.psis import smooth_weights
 
 
@@ -102,21 +102,27 @@ def compare_moments(
     Returns:
         The differences, in sds of p.
     """
-    s = len(values)
-    mean_p, mean_q = weights @ values, plain @ values
+    w, u = len(values) * weights[:, None], len(values) * plain[:, None]
+    mean_p, _ = _better(weights @ values, w * (values - weights @ values), controls)
+    mean_q, _ = _better(plain @ values, u * (values - plain @ values), controls)
+    # about the better means: about those of the weights the variances would be too small by the error of these
     var_p, var_q = weights @ (values - mean_p) ** 2, plain @ (values - mean_q) ** 2
     # no spread at all, as of a value that is beyond the range of numbers: nothing can be compared
     with np.errstate(divide="ignore", invalid="ignore"):
-        sd = np.sqrt(var_p)
-        w, u = s * weights[:, None], s * plain[:, None]
-        first = (w * (values - mean_p) - u * (values - mean_q)) / sd
+        first = (w * (values - mean_p) - u * (values - mean_q)) / np.sqrt(var_p)
         second = 0.5 * (w * ((values - mean_p) ** 2 / var_p - 1.0) - u * ((values - mean_q) ** 2 / var_q - 1.0))
-        start = (mean_p - mean_q) / sd, 0.5 * np.log(var_p / var_q)
-    found = []
-    for estimate, influence in zip(start, (first, second), strict=True):
-        adjusted = np.array([_adjust(influence[:, j], controls[:, j]) for j in range(values.shape[1])]).reshape(-1, 2)
-        found += [estimate + adjusted[:, 0], adjusted[:, 1]]
-    return Difference(*found)
+        shift = (weights @ values - plain @ values) / np.sqrt(var_p)
+        change = 0.5 * np.log(var_p / var_q)
+    return Difference(*_better(shift, first - first.mean(axis=0), controls), *_better(change, second, controls))
+
+
+def _better(
+    estimates: Float[np.ndarray, " k"], influence: Float[np.ndarray, "s k"], controls: Float[np.ndarray, "s k c"]
+) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+    """Return estimates with less noise, and their standard errors."""
+    parts = [_adjust(influence[:, j], controls[:, j]) for j in range(len(estimates))]
+    more, errors = np.array(parts).reshape(-1, 2).T
+    return estimates + more, errors
 
 
 def _adjust(influence: Float[np.ndarray, " s"], controls: Float[np.ndarray, "s c"]) -> tuple[float, float]:
@@ -126,9 +132,13 @@ def _adjust(influence: Float[np.ndarray, " s"], controls: Float[np.ndarray, "s c
     if not (np.all(np.isfinite(y)) and np.all(np.isfinite(h))):
         return np.nan, np.inf
     middle = h.mean(axis=0)
+    basis, sizes, _ = np.linalg.svd(h - middle, full_matrices=False)
+    basis = basis[:, sizes > 1e-10 * max(float(sizes[0]), 1e-300)] if len(sizes) else basis
+    rest = y - y.mean() - basis @ (basis.T @ y)
     slopes = np.linalg.lstsq(h - middle, y - y.mean(), rcond=1e-10)[0]
-    rest = y - y.mean() - (h - middle) @ slopes
-    return float(-middle @ slopes), float(np.sqrt(np.sum(rest**2) / max(half - 1 - h.shape[1], 1) / half))
+    # a draw on which a slope rests has too small a residual; it is given back (HC3, MacKinnon and White 1985)
+    leverage = np.minimum(1.0 / half + np.sum(basis**2, axis=1), 0.9)
+    return float(-middle @ slopes), float(np.sqrt(np.sum((rest / (1.0 - leverage)) ** 2)) / half)
 
 
 LogDensity = Callable[[Float[np.ndarray, "s d"]], Float[np.ndarray, " s"]]
@@ -145,8 +155,9 @@ def look_closer(
 ) -> Shape | None:
     """Hold N(mean, C C') against an exact density, with as many draws as the answer needs.
 
-    A first look takes few draws from the Gaussian. While it is not clear on which side of the thresholds the fit is,
-    there are four times as many; where the tail of the weights is heavy, as many again come from a wider distribution.
+    Half of the draws come from the Gaussian, half from a wider distribution, so that the weights have no heavy tail where
+    only the tails of the Gaussian are wrong. While it is not clear on which side of the thresholds the fit is, four
+    times as many are taken.
 
     Args:
         log_density: Log of the exact density, up to a constant, at many points.
@@ -163,37 +174,35 @@ def look_closer(
     # x = A (theta - mean), each of sd one, is B z
     B = directions * factor if factor.ndim == 1 else directions @ factor
     B = B / np.maximum(np.sqrt(np.sum(B**2, axis=1, keepdims=True)), 1e-300)
-    halves = {False: np.zeros((0, d)), True: np.zeros((0, d))}
-    known = {False: np.zeros((2, 0)), True: np.zeros((2, 0))}
-    size, wide = min(thresholds.FIRST_DRAWS, most_draws) // 2, False
+    narrow, wide, known = np.zeros((0, d)), np.zeros((0, d)), np.zeros((2, 0, 2))
+    size = max(min(thresholds.FIRST_DRAWS, most_draws) // 4, 1)
     while True:
-        new = draw_pairs(size, d, rng, wide)
-        moved = new * factor if factor.ndim == 1 else new @ factor.T
+        new = [draw_pairs(size, d, rng, flag) for flag in (False, True)]
+        z = np.stack(new, axis=1).reshape(-1, d)
+        moved = z * factor if factor.ndim == 1 else z @ factor.T
         found = np.asarray(log_density(np.concatenate([mean + moved, mean - moved])))
-        halves[wide] = np.concatenate([halves[wide], new])
-        known[wide] = np.concatenate([known[wide], found.reshape(2, -1)], axis=1)
-        values = np.concatenate([known[False], known[True]], axis=1).ravel()
-        shape = _weigh(values, halves, mean, factor, B, read)
-        count = 2 * sum(map(len, halves.values()))
+        narrow, wide = np.concatenate([narrow, new[0]]), np.concatenate([wide, new[1]])
+        known = np.concatenate([known, found.reshape(2, -1, 2)], axis=1)
+        # in the order of `together`: both kinds of draws, then their mirror images
+        shape = _weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
+        count = 4 * len(narrow)
         if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right):
             return shape
-        if shape.off and shape.effective < thresholds.HOPELESS * count:
+        hopeless = shape.off and shape.effective < thresholds.HOPELESS * count
+        size = min((thresholds.GROWTH - 1) * count, most_draws - count) // 4
+        if hopeless or size < 1:
             return shape
-        size = min((thresholds.GROWTH - 1) * count, most_draws - count) // 2
-        if size < 1:
-            return shape
-        wide = not shape.reliable or len(halves[True]) > 0
 
 
 def _weigh(
     values: np.ndarray,
-    halves: dict[bool, np.ndarray],
+    points: Points,
     mean: np.ndarray,
     factor: np.ndarray,
     B: np.ndarray,
     read: Reading,
 ) -> Shape | None:
-    z, log_q, log_g = together(halves[False], halves[True])
+    z, log_q, log_g = points
     ratios = np.where(np.isfinite(values), values, -np.inf) - log_g
     if not np.any(np.isfinite(ratios)):
         return None

@@ -6,7 +6,6 @@ describes the data, in words that need no paper. Numbers behind the verdicts are
 
 import html
 import math
-import shutil
 import textwrap
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!", "not checked": "?"}
-NARROWEST, WIDEST = 60, 110  # characters of a line
+LINE_LENGTH = 100  # characters
 METHODS = {
     "gva": "Gaussian approximation",
     "exact": "Gaussian approximation",
@@ -124,7 +123,7 @@ def _wrapped(label: str, text: str) -> list[str]:
     """Return a line, or several with a hanging indent where it would be too long to read."""
     return textwrap.wrap(
         text,
-        min(max(shutil.get_terminal_size((WIDEST, 24)).columns, NARROWEST), WIDEST),
+        LINE_LENGTH,
         initial_indent=label,
         subsequent_indent=" " * len(label),
         break_long_words=False,

@@ -51,8 +51,11 @@ def judge_data(fit: "GlmFit") -> tuple[Trust, ...]:
 def measure_shape(fit: "GlmFit", rows: GlmRows) -> Shape | None:
     """Draw from q, weight by p/q, and look at what changes."""
     most = int(np.clip(CELL_BUDGET / len(rows.y), LEAST_DRAWS, thresholds.MOST_DRAWS))
-    directions = np.eye(len(fit.mean))
-    return look_closer(lambda theta: log_joint(fit, rows, theta), fit.mean, fit.factor, fit.readings, directions, most)
+
+    def log_density(theta: np.ndarray) -> np.ndarray:
+        return log_joint(fit, rows, theta)
+
+    return look_closer(log_density, fit.mean, fit.factor, fit.readings, fit.directions(), most)
 
 
 def judge_shape(fit: "GlmFit", shape: Shape | None) -> Trust:

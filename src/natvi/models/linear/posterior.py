@@ -116,10 +116,16 @@ class GlmFit:
         return self.mean + (z * self.factor if self.is_diagonal else z @ self.factor.T)
 
     def readings(self, theta: np.ndarray) -> np.ndarray:
-        """Map draws of (beta, log dispersion) to what the tables show: coefficients and dispersion."""
+        """Map draws in the coordinates of the fit to what the tables show: coefficients and dispersion."""
         p = len(self.names)
         with np.errstate(over="ignore"):
-            return np.concatenate([theta[:, :p], np.exp(theta[:, p:])], axis=1)
+            return np.concatenate([self.coordinates.coefficients(theta[:, :p]), np.exp(theta[:, p:])], axis=1)
+
+    def directions(self) -> np.ndarray:
+        """Return, for each of the readings, the combination of coordinates with which it moves, one a line."""
+        p, found = len(self.names), np.eye(len(self.mean))
+        found[:p, :p] = self.coordinates.coefficients(found[:p, :p]).T
+        return found
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the coefficients and the dispersion, by name."""

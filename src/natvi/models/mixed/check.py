@@ -88,7 +88,7 @@ def look_at_marginal(target: SumOfTerms, posterior: ArrowPrecision, fit: "MixedF
 
 
 def _directions(fit: "MixedFit") -> np.ndarray:
-    """Return the shared coordinate with which each fixed effect and variance component moves most, as unit vectors."""
+    """Return the combination of coordinates with which each fixed effect and variance component moves most."""
     r, omega = len(fit.random_names), omega_positions(len(fit.random_names), fit.correlated)
     pairs = combinations(range(r), 2) if fit.correlated else ()
     at = [
@@ -97,7 +97,9 @@ def _directions(fit: "MixedFit") -> np.ndarray:
         *(fit.omega_start + omega[j, k] for k, j in pairs),
         *fit.dispersion_position().values(),
     ]
-    return np.eye(len(fit.shared_names()))[at]
+    found, p = np.eye(len(fit.shared_names()))[at], len(fit.fixed_names)
+    found[:p, :p] = fit.coordinates.coefficients(np.eye(p)).T
+    return found
 
 
 def _judge_falls(falls: np.ndarray, names: list[str]) -> tuple[Trust, ...]:

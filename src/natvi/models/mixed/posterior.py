@@ -141,7 +141,8 @@ class MixedFit:
 
     def readings(self, shared: np.ndarray) -> np.ndarray:
         """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
-        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared)], axis=1)
+        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
+        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
 
     def known_columns(
         self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float

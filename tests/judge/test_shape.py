@@ -56,10 +56,8 @@ def test_errors_are_those_of_repeated_draws() -> None:
     """z-scores of estimates over many seeds have mean zero and an sd of about one."""
     scores = []
     for seed in range(200):
-        z, log_q, log_g = together(
-            draw_pairs(128, 2, np.random.default_rng(seed), False),
-            draw_pairs(128, 2, np.random.default_rng(seed), True),
-        )
+        rng = np.random.default_rng(seed)
+        z, log_q, log_g = together(draw_pairs(128, 2, rng, False), draw_pairs(128, 2, rng, True))
         ratios = scipy.stats.norm.logpdf(z, 0.1, 1.06).sum(axis=1) - log_g
         weights, u = np.exp(ratios), np.exp(log_q - log_g)
         controls = np.stack([u[:, None] * z, u[:, None] * (z**2 - 1), np.tile((u - 1)[:, None], 2)], axis=2)

@@ -155,9 +155,9 @@ def look_closer(
 ) -> Shape | None:
     """Hold N(mean, C C') against an exact density, with as many draws as the answer needs.
 
-    Half of the draws come from the Gaussian, half from a wider distribution, so that the weights have no heavy tail where
-    only the tails of the Gaussian are wrong. While it is not clear on which side of the thresholds the fit is, four
-    times as many are taken.
+    Half of the draws come from the Gaussian, half from a wider distribution, so that the weights have no heavy tail
+    where only the tails of the Gaussian are wrong. While it is not clear on which side of the thresholds the fit is,
+    four times as many are taken.
 
     Args:
         log_density: Log of the exact density, up to a constant, at many points.

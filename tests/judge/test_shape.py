@@ -15,7 +15,7 @@ MEAN = np.array([3.0, -1.0])
 
 
 def gaussian(mean: np.ndarray, factor: np.ndarray):
-    law = scipy.stats.multivariate_normal(mean, factor @ factor.T)
+    law = scipy.stats.multivariate_normal(mean, factor @ factor.T)  # type: ignore[arg-type]
     return lambda theta: np.atleast_1d(law.logpdf(theta))
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 PROBE = 3.0  # sds away from the mean at which the exact marginal is looked at; the Gaussian falls by 4.5 nats there
 LEAST_FALL = 1.5
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
-LOOSE = 0.2  # share of the prior sd from which a coefficient is hardly limited by the data
+LOOSE, LOOSEST, FREE = 0.2, 0.32, 0.8  # shares of a wide and of a narrow prior sd, and a width on the link scale between
 WIDE = 0.5  # sd on the link scale below which that does not matter
 ROW_BUDGET, LEAST_DRAWS, MOST_DRAWS = 2e7, 32, 2048  # rows times draws; the marginal method takes as many
 
@@ -144,7 +144,8 @@ def judge_coefficients(target: SumOfTerms, fit: "MixedFit") -> tuple[Trust, ...]
     sds = np.sqrt(np.diag(covariance)[:p])
     filled = np.asarray(likelihood.design.filled)
     largest = np.array([np.max(np.abs(column[filled])) for column in np.asarray(likelihood.design.X)])
-    loose = (sds > LOOSE * np.asarray(prior.sd)[:p]) & (sds * largest > WIDE)
+    width = np.asarray(prior.sd)[:p]
+    loose = (sds > np.minimum(np.maximum(LOOSE * width, FREE), LOOSEST * width)) & (sds * largest > WIDE)
     if not loose.any():
         return ()
     names = ", ".join(name for name, hit in zip(fit.fixed_names, loose, strict=True) if hit)

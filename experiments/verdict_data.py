@@ -1,7 +1,8 @@
 """Simulated mixed-model data for the study of verdicts: 25 designs, eight data sets each.
 
 Data sets of one design share family, group sizes and columns, and with them all compiled code; true values and noise
-differ. True sds go from 0.05 to 2.5, one from each eighth of that range on the log scale.
+differ. True sds go from 0.05 to 2.5, one from each eighth of that range on the log scale. Columns come in the units
+in which people keep them, years around 2000 and incomes of tens of thousands: neither centred nor scaled.
 """
 
 from typing import Any, NamedTuple
@@ -13,6 +14,9 @@ from experiments.mixed_problems import MixedProblem
 
 PER_DESIGN = 8
 SMALLEST_SD, LARGEST_SD = 0.05, 2.5
+# zero and unit of every column: a year, a flag coded 1 and 2, an income, a share; of a random slope a day of ten
+UNITS = ((2000.0, 8.0), (1.0, 1.0), (45_000.0, 15_000.0), (0.03, 0.004))
+SLOPE_UNITS = (10.0, 3.0)
 
 
 class Design(NamedTuple):
@@ -94,7 +98,8 @@ def simulate(design: Design, number: int, seed: int) -> pd.DataFrame:
     eta = intercept + X @ rng.normal(scale=0.5, size=design.covariates)
     effects = _effects(rng, design, number)
     eta += effects[g, 0] + (X[:, 0] * effects[g, 1] if design.slopes else 0.0)
-    columns: dict[str, Any] = {f"x{j + 1}": X[:, j] for j in range(design.covariates)}
+    units = (SLOPE_UNITS if design.slopes else UNITS[0], *UNITS[1:])
+    columns: dict[str, Any] = {f"x{j + 1}": units[j][0] + units[j][1] * X[:, j] for j in range(design.covariates)}
     return pd.DataFrame({"g": g, **columns, **_response(rng, design.family, eta)})
 
 

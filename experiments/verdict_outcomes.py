@@ -11,19 +11,29 @@ from experiments.memory import Arrays, recall
 from experiments.mixed_problems import MixedProblem
 from experiments.verdict_data import Design, problem
 from experiments.verdict_truth import SETTINGS, find_truth, moments
-from natvi.models.mixed.check import judge_data, look_at_marginal
+from natvi.models.mixed.check import judge_data
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_names
 from natvi.result.trust import GOOD
 
-ALLOWED = 0.2  # posterior sds
+ALLOWED, ALLOWED_SPREAD = 0.2, 0.15  # of a mean, in posterior sds; of an sd, relative to the true one
 # what decides method and verdict: other sources are another outcome
 JUDGED = (
     *(f"models/mixed/{name}.py" for name in ("auto", "check", "conditional", "door", "posterior", "start", "target")),
-    *("models/mixed/marginal/*.py", "metrics/psis.py", "target/marginal.py", "derivatives/*.py", "quadrature/*.py"),
+    *(
+        "judge/*.py",
+        "models/mixed/marginal/*.py",
+        "metrics/psis.py",
+        "metrics/t_mixture.py",
+        "target/marginal.py",
+        "derivatives/*.py",
+        "quadrature/*.py",
+    ),
     *("optimize/ascent.py", "run/loop.py"),
 )
+# what decides the posterior, and with it the truth
+PRIORS = ("models/regression/*.py", "models/mixed/target.py", "target/*prior*.py")
 
 
 class Outcome(NamedTuple):
@@ -39,6 +49,7 @@ class Outcome(NamedTuple):
         about_data: Whether all of these are about the data: what the prior decides, whatever the method.
         errors: Means minus true means of fixed effects and variance components, in true posterior sds.
         gaussian_errors: The same of the Gaussian fit with which `auto` began.
+        gaussian_spreads: Logarithm of its sds over the true ones.
         coordinates: The same of the shared coordinates, where sds stand as logarithms.
         spreads: Logarithm of sd over true sd, of fixed effects and variance components.
         names: Of the entries of `errors`.
@@ -55,6 +66,7 @@ class Outcome(NamedTuple):
     about_data: bool
     errors: np.ndarray
     gaussian_errors: np.ndarray
+    gaussian_spreads: np.ndarray
     coordinates: np.ndarray
     spreads: np.ndarray
     names: tuple[str, ...]
@@ -72,14 +84,20 @@ class Outcome(NamedTuple):
         return _largest(self.errors)
 
     @property
+    def worst_spread(self) -> float:
+        """The largest relative error of an sd."""
+        return _largest(np.expm1(self.spreads))
+
+    @property
     def off(self) -> bool:
-        """Whether a mean is off by more than is allowed."""
-        return self.worst > ALLOWED
+        """Whether a mean or an sd is off by more than is allowed."""
+        return self.worst > ALLOWED or self.worst_spread > ALLOWED_SPREAD
 
     @property
     def gaussian_off(self) -> bool:
-        """Whether a mean of the Gaussian fit is off by more than is allowed."""
-        return _largest(self.gaussian_errors) > ALLOWED
+        """Whether a mean or an sd of the Gaussian fit is off by more than is allowed."""
+        spread = _largest(np.expm1(self.gaussian_spreads))
+        return _largest(self.gaussian_errors) > ALLOWED or spread > ALLOWED_SPREAD
 
     @property
     def worst_name(self) -> str:
@@ -95,7 +113,8 @@ def outcome(design: Design, number: int, seed: int) -> Outcome:
     """Fit one data set with `auto` and compare with the truth; both are kept by `experiments.memory`."""
     case = problem(design, number, seed)
     settings = {"design": [str(part) for part in design], "number": number, "seed": seed}
-    truth = recall("verdict-truth", settings | SETTINGS, lambda: find_truth(case, seed))
+    posterior = settings | SETTINGS | {"priors": source_digest(PRIORS)}
+    truth = recall("verdict-truth", posterior, lambda: find_truth(case, seed))
     found = recall("verdict-auto", settings | {"sources": source_digest()}, lambda: judge(case))
     sd = truth["table_sd"]
     return Outcome(
@@ -108,6 +127,7 @@ def outcome(design: Design, number: int, seed: int) -> Outcome:
         about_data=bool(found["about_data"]),
         errors=(found["table_mean"] - truth["table_mean"]) / sd,
         gaussian_errors=(found["gaussian_mean"] - truth["table_mean"]) / sd,
+        gaussian_spreads=np.log(found["gaussian_sd"] / sd),
         coordinates=(found["shared_mean"] - truth["shared_mean"]) / truth["shared_sd"],
         spreads=np.log(found["table_sd"] / sd),
         names=tuple(map(str, found["names"])),
@@ -120,28 +140,28 @@ def audit(design: Design, number: int, seed: int) -> float:
     """Return the largest difference of a mean between the truth by importance sampling and NUTS, in posterior sds."""
     case = problem(design, number, seed)
     settings = {"design": [str(part) for part in design], "number": number, "seed": seed} | SETTINGS
+    settings |= {"priors": source_digest(PRIORS)}
     weighted = recall("verdict-truth", settings, lambda: find_truth(case, seed))
     chains = recall("verdict-nuts", settings, lambda: find_truth(case, seed, force_nuts=True))
     return float(np.max(np.abs(weighted["table_mean"] - chains["table_mean"]) / chains["table_sd"]))
 
 
 def judge(case: MixedProblem) -> Arrays:
-    """Return means, sds and verdict of `auto`, and what its check of the Gaussian saw."""
+    """Return means, sds and verdict of `auto`, and those of the Gaussian with which it began."""
     result = case.model.fit(method="auto")
     fit = result.model
     assert isinstance(fit, MixedFit)
     alarms = [reason for part in result.check() if part.level != GOOD for reason in part.reasons]
     known = [reason for part in judge_data(case.built.target, fit) for reason in part.reasons]
-    seen = look_at_marginal(case.built.target, case.posterior, case.gva.model)  # type: ignore[arg-type]
-    looked = {} if seen is None else {f"look_{name}": value for name, value in seen._asdict().items()}
+    gaussian = _moments(case.gva, case.gva.model)  # type: ignore[arg-type]
     return {
         "method": result.method,
         "trust": result.trust,
         "alarms": "\n".join(alarms),
         "about_data": bool(alarms) and set(alarms) <= set(known),
         "names": [*fit.fixed_names, *component_names(fit)],
-        "gaussian_mean": _moments(case.gva, case.gva.model)["table_mean"],  # type: ignore[arg-type]
-        **looked,
+        "gaussian_mean": gaussian["table_mean"],
+        "gaussian_sd": gaussian["table_sd"],
         **_moments(result, fit),
     }
 
@@ -156,11 +176,11 @@ def _moments(result: natvi.Result, fit: MixedFit) -> dict[str, Any]:
     return {"shared_mean": mean, "shared_sd": np.sqrt(np.diag(covariance)), **shown}
 
 
-def source_digest() -> str:
-    """Return a digest of the sources that decide method and verdict."""
+def source_digest(patterns: tuple[str, ...] = (*JUDGED, *PRIORS)) -> str:
+    """Return a digest of the sources that decide method and verdict, or of others."""
     root = Path(natvi.__file__).parent
     digest = hashlib.sha256()
-    for pattern in JUDGED:
+    for pattern in patterns:
         for path in sorted(root.glob(pattern)):
             digest.update(path.read_bytes())
     return digest.hexdigest()[:12]

@@ -1,8 +1,10 @@
 """How often the verdict of `method="auto"` is wrong, on 200 simulated data sets with mixed models.
 
 A data set counts as off when the posterior mean of a fixed effect, of an sd or correlation of the random effects, or of
-the dispersion is wrong by more than 0.2 posterior sds, as trusted when `trust` is "good", else as alarmed. The truth is
-the exact marginal, by importance sampling with draws worth over 2,000, or by NUTS where they are not.
+the dispersion is wrong by more than 0.2 posterior sds, or its posterior sd by more than 15%; as trusted when `trust` is
+"good", else as alarmed. The truth is the exact marginal under the default prior, by importance sampling with draws
+worth over 2,000, or by NUTS where they are not. Every data set is kept when it is done (`experiments.memory`): a run
+that was stopped goes on where it was.
 """
 
 from collections import Counter
@@ -14,26 +16,32 @@ from experiments import drawing
 from experiments.mixed_problems import PROBLEMS
 from experiments.report import Report
 from experiments.verdict_data import DESIGNS, LARGEST_SD, PER_DESIGN, SMALLEST_SD
-from experiments.verdict_outcomes import ALLOWED, Outcome, audit, outcome, source_digest
+from experiments.verdict_outcomes import ALLOWED, ALLOWED_SPREAD, Outcome, audit, outcome, source_digest
 from experiments.verdict_truth import SETTINGS
 
 SEED = 1
 QUICK = ((0, 6), (7, 3), (13, 5))  # design and number
 AUDITED = ((0, 5), (6, 6), (10, 6), (15, 4), (18, 5), (21, 7))  # for which NUTS is asked too
 NAMED = ("Epilepsy", "Toenail", "HERS")
-MOST_FALSE_TRUST, MOST_FALSE_ALARM = 0.05, 0.15
+MOST_FALSE_TRUST, MOST_FALSE_ALARM = 0.03, 0.10
 
 
 def run(report: Report) -> None:
     """Fit every data set and count; `--quick` takes three of them."""
-    report.settings |= {"truth": SETTINGS, "allowed": ALLOWED, "data_seed": SEED, "sources": source_digest()}
+    report.settings |= {
+        "truth": SETTINGS,
+        "allowed": [ALLOWED, ALLOWED_SPREAD],
+        "data_seed": SEED,
+        "sources": source_digest(),
+    }
     report.settings |= {"designs": [design._asdict() for design in DESIGNS], "sds": [SMALLEST_SD, LARGEST_SD]}
     chosen = QUICK if report.quick else [(at, k) for at in range(len(DESIGNS)) for k in range(PER_DESIGN)]
     outcomes = []
     for at, number in chosen:
         found = outcome(DESIGNS[at], number, SEED)
         report.say(
-            f"{found.name}: {found.method}, {found.trust}, off by {found.worst:.2f} in {found.worst_name}; truth "
+            f"{found.name}: {found.method}, {found.trust}, off by {found.worst:.2f} in {found.worst_name} "
+            f"and by {found.worst_spread:.0%} in an sd; truth "
             f"{'by NUTS ' if found.by_nuts else ''}worth {found.effective:.0f}"
         )
         outcomes.append(found)
@@ -67,6 +75,8 @@ def rates(outcomes: list[Outcome]) -> dict[str, float]:
         "alarmed but right, of all": share(~trusted & ~off, everything),
         "alarmed but right, of the right ones": share(~trusted, ~off),
         "the same without alarms about the data alone": share(~trusted & ~about_data, ~off),
+        "a mean off": share(np.array([o.worst > ALLOWED for o in outcomes]), everything),
+        "an sd off": share(np.array([o.worst_spread > ALLOWED_SPREAD for o in outcomes]), everything),
         "escalated to marginal": share(went_on, everything),
         "the Gaussian fit is off": share(gaussian_off, everything),
         "escalated, of those whose Gaussian fit is off": share(went_on, gaussian_off),
@@ -102,6 +112,7 @@ def tell(report: Report, outcomes: list[Outcome]) -> None:
     for o in outcomes:
         if o.trusted and o.off:
             report.cell(o.name, o.method, "trusted but off: largest error in posterior sds", o.worst)
+            report.cell(o.name, o.method, "trusted but off: largest relative error of an sd", o.worst_spread)
     for (kind, wrong), count in _kinds(outcomes).items():
         report.cell(kind, "off" if wrong else "right", "alarms", count)
     worth = [o.effective for o in outcomes]
@@ -110,7 +121,7 @@ def tell(report: Report, outcomes: list[Outcome]) -> None:
     )
     report.note(f"NUTS found {sum(o.by_nuts for o in outcomes)} of the truths, importance sampling the others.")
     report.note(
-        f"Wanted: below {MOST_FALSE_TRUST:.0%} trusted but off, below {MOST_FALSE_ALARM:.0%} alarmed but right. Alarms "
+        f"Wanted: at most {MOST_FALSE_TRUST:.0%} trusted but off, {MOST_FALSE_ALARM:.0%} alarmed but right. Alarms "
         "about the data say that the prior decides, which no method can mend."
     )
 
@@ -120,9 +131,9 @@ def _kinds(outcomes: list[Outcome]) -> Counter[tuple[str, bool]]:
     words = {
         "poorly determined": "an sd is poorly determined by the data",
         "hardly limit": "a coefficient is hardly limited by the data",
-        "importance weights": "importance weights of the marginal method",
+        "weighted draws": "importance weights of the marginal method",
         "more than one maximum": "starts disagree",
-        "integrating the random effects": "check of the Gaussian against the exact marginal",
+        "should be": "check of the Gaussian against the exact marginal",
         "do not rule out": "tails of the Gaussian of a log sd",
     }
     found: Counter[tuple[str, bool]] = Counter()

@@ -22,7 +22,7 @@ ROOMS = [
     *("target", "gaussian"),
     *("derivatives", "natural", "optimize"),
     *("run", "metrics", "show"),
-    "result",
+    *("judge", "result"),
     *("recipes", "paper", "models", "reference", "bridges", "data"),
     *("cli", "__main__"),
     "__init__",

@@ -42,7 +42,7 @@ def fit(
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact or stochastic.")
+        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact, psis or stochastic.")
     ] = "auto",
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
     structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,
@@ -164,6 +164,8 @@ def summary_document(result: Result, prob: float = 0.95) -> dict:
         "outcome": str(result.outcome),
         "trust": result.trust,
         "trust_reasons": list(result.trust_reasons),
+        "model_check": result.model_check,
+        "model_check_reasons": list(result.model_check_reasons),
         "method": result.method,
         "elbo": result.elbo,
         "coefficients": result.fixed_effects(prob).to_dict(orient="index"),

@@ -10,7 +10,9 @@ from experiments.verdict_outcomes import ALLOWED, Outcome, outcome, source_diges
 from experiments.verdicts import rates, tell
 
 
-def made_up(trust: str, error: float, method: str = "marginal", about_data: bool = False) -> Outcome:
+def made_up(
+    trust: str, error: float, method: str = "marginal", about_data: bool = False, spread: float = 0.0
+) -> Outcome:
     return Outcome(
         name="some data",
         family="poisson",
@@ -21,8 +23,9 @@ def made_up(trust: str, error: float, method: str = "marginal", about_data: bool
         about_data=about_data,
         errors=np.array([0.0, error]),
         gaussian_errors=np.array([0.0, 2 * error]),
+        gaussian_spreads=np.zeros(2),
         coordinates=np.array([0.0, error / 2]),
-        spreads=np.zeros(2),
+        spreads=np.array([0.0, spread]),
         names=("Intercept", "sd(Intercept|g)"),
         effective=2500.0,
         by_nuts=False,
@@ -90,6 +93,20 @@ def test_rates_count_each_kind_of_error():
 
 def test_a_mean_that_is_not_a_number_is_off():
     assert made_up("good", np.nan).off
+
+
+def test_an_sd_is_judged_as_a_mean_is():
+    assert not made_up("good", 0.0, spread=np.log(1.14)).off and not made_up("good", 0.0, spread=np.log(0.86)).off
+    assert made_up("good", 0.0, spread=np.log(1.16)).off and made_up("good", 0.0, spread=np.log(0.84)).off
+    assert made_up("good", 0.0, spread=np.nan).off
+
+
+def test_columns_are_neither_centred_nor_scaled():
+    frame = simulate(DESIGNS[5], 3, seed=1)
+    assert 1990 < frame["x1"].mean() < 2010 and set(frame["x2"]) == {1.0, 2.0} and frame["x3"].mean() > 40_000
+    assert frame["x4"].abs().max() < 0.1
+    slopes = simulate(DESIGNS[3], 3, seed=1)
+    assert 9 < slopes["x1"].mean() < 11
 
 
 def test_the_report_names_the_wrong_verdicts():

@@ -9,6 +9,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
+from natvi.judge.predictive import UNCHECKED, ModelCheck
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
 from natvi.run import Outcome, storage
@@ -16,6 +17,7 @@ from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
 KIND = "fit"
+DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.INTERRUPTED, Outcome.STALLED)
 
 
 @runtime_checkable
@@ -81,6 +83,10 @@ class PredictiveModel(Protocol):
         """Return fitted values, Pearson residuals and quantile residuals."""
         ...
 
+    def check_model(self) -> ModelCheck | None:
+        """Return how well the model describes its training data; None where they are not at hand."""
+        ...
+
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""
         ...
@@ -119,15 +125,54 @@ class Result:
     def _trust(self) -> Trust:
         return combine(self.outcome, self.check())
 
+    @cached_property
+    def _model_check(self) -> ModelCheck:
+        unknown = ModelCheck(UNCHECKED, ("the fit does not hold its training data",))
+        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
+            return unknown
+        return self.model.check_model() or unknown
+
     @property
     def trust(self) -> str:
-        """How far the answer can be trusted: "good", "use with care" or "do not use"."""
+        """How well the posterior is approximated: "good", "use with care" or "do not use"."""
         return self._trust.level
 
     @property
     def trust_reasons(self) -> tuple[str, ...]:
         """The reasons for the verdict, the weightiest first."""
         return self._trust.reasons
+
+    @property
+    def model_check(self) -> str:
+        """How well the model describes the data: "good", "doubtful" or "not checked".
+
+        Mean, sd, zeros, extremes and dispersion of the responses are held against those of responses that the fitted
+        model generates. A model can be doubtful though its posterior is approximated well, and the reverse.
+        """
+        return self._model_check.level
+
+    @property
+    def model_check_reasons(self) -> tuple[str, ...]:
+        """What of the data the model does not describe, and what to try."""
+        return self._model_check.reasons
+
+    def diagnostics(self) -> pd.DataFrame:
+        """Return the numbers behind the verdicts and about the fit, one a line: what the summary leaves out.
+
+        Example:
+            >>> import natvi
+            >>> result = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli").fit()
+            >>> bool(result.diagnostics().loc["Pareto k of the check", "value"] < 0.7)
+            True
+        """
+        about = {
+            "ELBO": self.elbo,
+            "standard error of the ELBO": self.elbo_se,
+            "steps": float(self.steps or len(self.trace)),
+            **{f"seconds, {part}": value for part, value in self.seconds.items()},
+        }
+        numbers = {**about, **dict(self._trust.numbers), **dict(self._model_check.numbers)}
+        return pd.DataFrame({"value": pd.Series(numbers, dtype=float)})
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of every parameter but the random effects."""
@@ -281,6 +326,10 @@ class Result:
             "outcome": str(self.outcome),
             "trust": self.trust,
             "trust_reasons": list(self.trust_reasons),
+            "trust_numbers": _plain(self._trust.numbers),
+            "model_check": self.model_check,
+            "model_check_reasons": list(self.model_check_reasons),
+            "model_check_numbers": _plain(self._model_check.numbers),
             "elbo": self.elbo,
             "elbo_se": self.elbo_se,
             "seconds": self.seconds,
@@ -292,7 +341,7 @@ class Result:
     def restore(cls, model: FittedModel, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "Result":
         """Rebuild a saved result around its model."""
         outcome = Outcome(document["outcome"])
-        verdict = Trust(document["trust"], tuple(document["trust_reasons"]))
+        verdict = Trust(document["trust"], tuple(document["trust_reasons"]), _numbers(document, "trust_numbers"))
         result = cls(
             model=model,
             method=document["method"],
@@ -305,6 +354,12 @@ class Result:
             steps=document.get("steps"),
         )
         result.__dict__["_trust"] = verdict
+        if "model_check" in document:  # earlier files have none
+            result.__dict__["_model_check"] = ModelCheck(
+                document["model_check"],
+                tuple(document["model_check_reasons"]),
+                _numbers(document, "model_check_numbers"),
+            )
         return result
 
     def __repr__(self) -> str:
@@ -313,6 +368,15 @@ class Result:
 
     def _repr_html_(self) -> str:
         return html_page(self)
+
+
+def _plain(numbers: tuple[tuple[str, float], ...]) -> list[list[Any]]:
+    """Return numbers as a file holds them: null in place of what is not finite."""
+    return [[label, float(value) if np.isfinite(value) else None] for label, value in numbers]
+
+
+def _numbers(document: dict[str, Any], name: str) -> tuple[tuple[str, float], ...]:
+    return tuple((str(label), float("nan" if value is None else value)) for label, value in document.get(name, ()))
 
 
 def _probability(prob: float) -> float:

@@ -1,4 +1,8 @@
-"""A result in words: plain text for the terminal, HTML for the notebook."""
+"""A result in words: plain text for the terminal, HTML for the notebook.
+
+The first screen says what was fitted, the estimates, how well the posterior is approximated, and how well the model
+describes the data, in words that need no paper. Numbers behind the verdicts are in `Result.diagnostics()`.
+"""
 
 import html
 import math
@@ -14,9 +18,19 @@ from natvi.result.outcome import ADVICE
 if TYPE_CHECKING:
     from natvi.result.result import Result
 
-COLOUR = {"good": "#2e7d4f", "use with care": "#b26a00", "do not use": "#b3261e"}
-LINE_LENGTH = 140
-MARK = {"good": "✓", "use with care": "!", "do not use": "✗"}
+GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
+COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
+MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!", "not checked": "?"}
+LINE_LENGTH = 100  # characters
+METHODS = {
+    "gva": "Gaussian approximation",
+    "exact": "Gaussian approximation",
+    "marginal": "random effects integrated out, weighted draws",
+    "psis": "Gaussian approximation corrected by weighted draws",
+    "rvb1": "Gaussian approximation of standardised random effects",
+    "rvb2": "Gaussian approximation of standardised random effects",
+    "stochastic": "Gaussian approximation by noisy steps",
+}
 
 
 def headline(result: "Result") -> list[tuple[str, str]]:
@@ -26,7 +40,9 @@ def headline(result: "Result") -> list[tuple[str, str]]:
     steps = result.steps or len(result.trace)
     se = "exact" if result.elbo_se == 0 else f"± {result.elbo_se:.2g}"
     lines = list(result.model.headline)
-    lines.append(("method", f"{result.method} ({result.structure}), {result.outcome} after {steps} steps, {clock}"))
+    meaning = METHODS.get(result.method.partition(" ")[0])
+    method = f"{result.method} ({meaning})" if meaning else result.method
+    lines.append(("method", f"{method}, {result.outcome} after {steps} steps, {clock}"))
     lines.append(("ELBO", f"{result.elbo:,.3f} ({se})"))
     return lines
 
@@ -36,11 +52,20 @@ def text_summary(result: "Result", prob: float = 0.95) -> str:
     lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
     for title, table in result.model.tables(prob).items():
         lines += ["", f"{title}", *_rows(table)]
-    lines += ["", f"Trust {MARK[result.trust]} {result.trust}"]
-    lines += [line for reason in result.trust_reasons for line in _wrapped("  - ", reason)]
+    for subject, level, reasons in verdicts(result):
+        lines += ["", f"{subject}: {MARK[level]} {level}"]
+        lines += [line for reason in reasons for line in _wrapped("  - ", reason)]
     if str(result.outcome) != "converged":
         lines += ["", ADVICE[result.outcome]]
     return "\n".join(lines)
+
+
+def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return subject, level and reasons of the two verdicts: on the approximation, and on the model."""
+    return [
+        ("Approximation of the posterior", result.trust, result.trust_reasons),
+        ("Model against the data", result.model_check, result.model_check_reasons),
+    ]
 
 
 def html_page(result: "Result", prob: float = 0.95) -> str:
@@ -54,13 +79,18 @@ def html_page(result: "Result", prob: float = 0.95) -> str:
         f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0)}"
         for title, table in result.model.tables(prob).items()
     )
-    reasons = "".join(f"<li>{html.escape(reason)}</li>" for reason in result.trust_reasons)
-    colour = COLOUR[result.trust]
-    trust = (
-        f"<p style='border-left:.3rem solid {colour};padding-left:.8rem'><b style='color:{colour}'>"
-        f"{MARK[result.trust]} {result.trust}</b></p><ul>{reasons}</ul>"
+    boxes = "".join(_box(*verdict) for verdict in verdicts(result))
+    numbers = result.diagnostics().to_html(float_format=lambda value: f"{value:.4g}", border=0)
+    details = f"<details><summary>Numbers behind the verdicts</summary>{numbers}</details>"
+    return f"<div class='natvi'><table>{rows}</table>{boxes}{tables}{details}</div>"
+
+
+def _box(subject: str, level: str, reasons: tuple[str, ...]) -> str:
+    items = "".join(f"<li>{html.escape(reason)}</li>" for reason in reasons)
+    return (
+        f"<p style='border-left:.3rem solid {COLOUR[level]};padding-left:.8rem'>{html.escape(subject)}: "
+        f"<b style='color:{COLOUR[level]}'>{MARK[level]} {level}</b></p><ul>{items}</ul>"
     )
-    return f"<div class='natvi'><table>{rows}</table>{trust}{tables}</div>"
 
 
 def formatter(table: pd.DataFrame) -> Callable[[float], str]:

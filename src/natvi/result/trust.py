@@ -1,18 +1,10 @@
 """How far an answer can be trusted, and why."""
 
-from typing import NamedTuple
-
+from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
 from natvi.result.outcome import ADVICE
 from natvi.run import Outcome
 
-GOOD, CARE, REFUSE = "good", "use with care", "do not use"
-
-
-class Trust(NamedTuple):
-    """A verdict and the reasons for it, the weightiest first."""
-
-    level: str
-    reasons: tuple[str, ...]
+__all__ = ["CARE", "GOOD", "REFUSE", "Trust", "combine"]
 
 
 def combine(outcome: Outcome, concerns: tuple[Trust, ...]) -> Trust:
@@ -30,4 +22,5 @@ def combine(outcome: Outcome, concerns: tuple[Trust, ...]) -> Trust:
         start = Trust(REFUSE, (ADVICE[outcome],))
     order = (REFUSE, CARE, GOOD)
     parts = sorted((start, *concerns), key=lambda part: order.index(part.level))
-    return Trust(parts[0].level, tuple(reason for part in parts for reason in part.reasons))
+    reasons = tuple(reason for part in parts for reason in part.reasons)
+    return Trust(parts[0].level, reasons, tuple(number for part in parts for number in part.numbers))

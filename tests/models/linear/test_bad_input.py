@@ -81,7 +81,7 @@ def test_arrays(change: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"method": "gva"}, "'auto', 'exact', 'stochastic', not 'gva'"),
+        ({"method": "gva"}, "'auto', 'exact', 'psis', 'stochastic', not 'gva'"),
         ({"max_steps": 0}, "at least 1"),
         ({"tolerance": 2.0}, "between 0 and 1"),
         ({"batch_size": 10}, "method='stochastic'"),

@@ -92,7 +92,7 @@ def test_the_bound_is_at_its_maximum_and_close_to_the_evidence(family: str) -> N
     exact_mean = weight @ theta / weight.sum()
     exact_sd = np.sqrt(weight @ (theta - exact_mean) ** 2 / weight.sum())
     assert np.max(np.abs(exact_mean - mean) / sds) < 0.1 and np.max(np.abs(np.log(exact_sd / sds))) < 0.1
-    assert result.trust == "good" and "reweighting" in result.trust_reasons[1]
+    assert result.trust == "good" and "held against the exact posterior" in result.trust_reasons[1]
 
 
 def test_gaussian_response_is_ridge_regression_given_sigma() -> None:

@@ -55,7 +55,7 @@ def test_quasi_separation() -> None:
     chance = expit(rng.standard_normal(40)[data["g"]])
     data["y"] = 1 * ((rng.uniform(size=200) < chance) | (data["z"] == 1))
     result, words = fit_and_read(data, "y ~ z + (1 | g)")  # of the same shapes as above: nothing new is compiled
-    assert result.trust != "good" and "the data hardly limit z" in words and "separation" in words
+    assert result.trust != "good" and "column 'z' separates the responses" in words and "separation" in words
 
 
 def test_one_large_group_among_single_rows() -> None:

@@ -66,7 +66,7 @@ def test_separation_is_a_reason_to_take_care() -> None:
     result = natvi.glmm("y ~ x + arm + (1 | g)", table(), family="bernoulli").fit(method="gva", max_steps=60)
     assert result.trust == "use with care"
     (reason,) = (reason for reason in result.trust_reasons if "separation" in reason)
-    assert reason.startswith("the data hardly limit arm[b], so the prior decides") and "tighter prior" in reason
+    assert reason.startswith("column 'arm[b]' separates the responses") and "tighter prior" in reason
 
 
 # --- groups ------------------------------------------------------------------------------------------------

@@ -93,7 +93,7 @@ def test_many_rounds_end_with_an_honest_verdict(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(mixed_marginal, "ENOUGH", 2.0)  # never enough
     result = natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli", prior="paper").fit(method="marginal")
     assert result.trust == "use with care"
-    assert any("64 draws worth" in reason and "NUTS" in reason for reason in result.trust_reasons)
+    assert any("64 weighted draws" in reason and "NUTS" in reason for reason in result.trust_reasons)
 
 
 # --- the parts -----------------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def test_newton_finds_a_mode_and_holds_what_it_should() -> None:
 
 def test_summary_says_how_it_was_done(binary: natvi.Result) -> None:
     text = repr(binary)
-    assert binary.method == "marginal" and binary.trust == "good" and "Pareto k" in text
+    assert binary.method == "marginal" and binary.trust == "good" and "weighted draws" in text
     assert "importance-weighted" in text and f"{binary.elbo:,.3f} (±" in text
     assert "converged after" in text and binary.trace[-1] == binary.elbo
     assert np.all(np.diff(binary.trace) >= -1e-9)  # the weighted bound lies above the Gaussian's

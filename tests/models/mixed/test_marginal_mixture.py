@@ -8,10 +8,10 @@ import pytest
 import scipy.stats
 
 import natvi
+from natvi.metrics.t_mixture import TMixture, fit_mixture
 from natvi.models.mixed.marginal import method as mixed_marginal
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.method import _adapt, _weigh
-from natvi.models.mixed.marginal.mixture import TMixture, fit_mixture
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.marginal.proposal import Proposal, draw_mixture, refit
 from natvi.models.mixed.marginal.search import find_plateaus

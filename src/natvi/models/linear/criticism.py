@@ -9,6 +9,8 @@ from jaxtyping import Array, Float
 from scipy.special import ndtri
 
 from natvi.families.table import Family
+from natvi.judge.predictive import Replicated
+from natvi.judge.replicate import CHECK_DRAWS, draw_responses, even_rows
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.log_prior import log_prior
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
 CHUNK_CELLS = 2_000_000
+JOINT_DRAWS = 128  # worked on together: one size compiles once, however many a check takes
 SHOWN_ROWS, RESIDUAL_DRAWS = 2000, 400
 
 
@@ -101,22 +104,28 @@ def log_likelihood(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -
     return _log_likelihood(fit, rows, fit.draws(num_draws, seed))
 
 
-def log_ratios(fit: "GlmFit", rows: GlmRows, theta: np.ndarray) -> np.ndarray:
-    """Return log p(y, theta) - log q(theta) of every draw, up to rounding on all constants."""
+def log_joint(fit: "GlmFit", rows: GlmRows, theta: np.ndarray) -> np.ndarray:
+    """Return log p(y, theta) of every draw, but for a summand of (d/2) log 2 pi."""
     with float64():
         arrays = tuple(map(_device, rows))
         sums = [
-            np.asarray(_row_sums(fit.family, *arrays, jnp.asarray(part))) for _, part in _chunks(theta, len(rows.y))
+            np.asarray(_row_sums(fit.family, *arrays, jnp.asarray(part)))
+            for _, part in _chunks(theta, len(rows.y), JOINT_DRAWS)
         ]
     likelihood = np.concatenate(sums)[: len(theta)]
     prior = log_prior(fit.prior, theta) + 0.5 * theta.shape[1] * np.log(2 * np.pi)
-    # log q up to the same -(d/2) log 2 pi
+    return likelihood + prior
+
+
+def log_ratios(fit: "GlmFit", rows: GlmRows, theta: np.ndarray) -> np.ndarray:
+    """Return log p(y, theta) - log q(theta) of every draw, up to rounding on all constants."""
+    # log q up to the same -(d/2) log 2 pi as the joint density
     if fit.is_diagonal:
         z, log_root = (theta - fit.mean) / fit.factor, np.sum(np.log(np.abs(fit.factor)))
     else:
         z = np.linalg.solve(fit.factor, (theta - fit.mean).T).T
         log_root = np.sum(np.log(np.abs(np.diagonal(fit.factor))))
-    return likelihood + prior + 0.5 * np.sum(z**2, axis=1) + log_root
+    return log_joint(fit, rows, theta) + 0.5 * np.sum(z**2, axis=1) + log_root
 
 
 def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
@@ -130,12 +139,12 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     _check_size(num_draws, len(rows.y))
     theta = fit.draws(num_draws, seed)
     each = _log_likelihood(fit, rows, theta)
-    ratio = log_ratios(fit, rows, theta)
+    ratio = np.zeros(num_draws) if fit.is_corrected else log_ratios(fit, rows, theta)
     weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
     weights = np.asarray(weights)
     elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
     # log posterior predictive density in the sample, with the same draws
-    plain, _ = array_stats.psislw(-ratio)
+    plain = np.full(num_draws, -np.log(num_draws)) if fit.is_corrected else array_stats.psislw(-ratio)[0]
     lppd = _log_sum(np.asarray(plain) + each.T)
     k = np.asarray(k)
     return summarise_loo(elpd_each, lppd, k, effective, num_draws)
@@ -179,6 +188,37 @@ def residuals(fit: "GlmFit", seed: int, data: Any = None) -> Residuals:
     return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (RESIDUAL_DRAWS + 1)))
 
 
+def replicate_rows(fit: "GlmFit", seed: int = 0) -> Replicated:
+    """Return the training responses, of very many an even selection, with replicated ones."""
+    rows = rows_with_response(fit, None)
+    at = even_rows(len(rows.y))
+    if at is not None:
+        rows = GlmRows(*(None if part is None else part[at] for part in rows))  # type: ignore[arg-type]
+    theta = fit.draws(CHECK_DRAWS, seed)
+    eta = theta[:, : rows.X.shape[1]] @ rows.X.T + (0.0 if rows.offset is None else rows.offset)
+    disp = theta[:, -1] if fit.family.has_dispersion else None
+    return replicate(fit.family, _responses(rows), eta, disp, rows.trials, seed)
+
+
+def replicate(
+    family: Family,
+    y: np.ndarray,
+    eta: np.ndarray,
+    disp: np.ndarray | None,
+    trials: np.ndarray | None,
+    seed: int,
+) -> Replicated:
+    """Draw responses given predictors `(s, n)`, with their means and variances."""
+    with float64():
+        mean = np.asarray(family.mean(jnp.asarray(eta)))
+        spread = family.variance(jnp.asarray(mean), None if disp is None else jnp.asarray(disp)[:, None])
+        variance = np.broadcast_to(np.asarray(spread), mean.shape)
+    drawn = draw_responses(family.name, mean, disp, trials, np.random.default_rng(seed))
+    if trials is not None:
+        mean, variance = mean * trials, variance * trials
+    return Replicated(y, drawn, mean, variance)
+
+
 # --- draws by rows, in pieces --------------------------------------------------------------------------------
 
 
@@ -193,9 +233,9 @@ def _check_size(num_draws: int, n: int) -> None:
         )
 
 
-def _chunks(theta: np.ndarray, n: int) -> list[tuple[int, np.ndarray]]:
+def _chunks(theta: np.ndarray, n: int, most: int | None = None) -> list[tuple[int, np.ndarray]]:
     """Cut draws into pieces of one size, the last one filled up: one size compiles once."""
-    size = int(min(len(theta), max(1, CHUNK_CELLS // n)))
+    size = int(min(most or len(theta), max(1, CHUNK_CELLS // n)))
     short = -len(theta) % size
     padded = np.concatenate([theta, np.repeat(theta[-1:], short, axis=0)]) if short else theta
     return [(at, padded[at : at + size]) for at in range(0, len(padded), size)]

@@ -11,6 +11,7 @@ from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
 from natvi.formula.margins import products_of
+from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
@@ -23,7 +24,7 @@ from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
 from natvi.x64 import float64
 
-METHODS = ("auto", "exact", "stochastic")
+METHODS = ("auto", "exact", "psis", "stochastic")
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,9 +73,11 @@ class GlmModel:
         """Fit the Gaussian variational approximation.
 
         Args:
-            method: "exact" maximises the exact bound by natural-parameter ascent, without randomness; "auto" is the
-                same. "stochastic" runs an algorithm of the paper in (mu, C) on noisy gradients; the bound it reports
-                is nevertheless computed exactly, on all rows.
+            method: "exact" maximises the exact bound by natural-parameter ascent, without randomness; "psis" goes on to
+                draws that are weighted towards the exact posterior; "auto" does so where the Gaussian is off (models
+                with over a million numbers in X are checked on request only: `trust`). "stochastic" runs an algorithm
+                of the paper in (mu, C) on noisy gradients; the bound it reports is nevertheless computed exactly, on
+                all rows.
             optimizer: For "stochastic": "snngm", "nagm", "adam", "nadam", "pga" or "vogn".
             order: For "stochastic": 1 for first derivatives of the log-density, 2 for second.
             step_size: For "stochastic"; by default the optimizer's own.
@@ -120,7 +123,8 @@ class GlmModel:
                 }
                 options: dict[str, Any] = estimate | {"num_samples": num_samples, "seed": seed} | keeping
                 fitted = fit_stochastically(*model, **options)
-        return self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
+        result = self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
+        return go_on(result, method) if exact else result
 
     def _result(self, fitted: Fitted, method: str, watch: Stopwatch) -> Result:
         model = GlmFit(

@@ -8,6 +8,7 @@ import pandas as pd
 
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
+from natvi.judge.predictive import ModelCheck, check_model
 from natvi.models.linear import criticism as glm_criticism
 from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
@@ -56,6 +57,11 @@ class GlmFit:
     def is_diagonal(self) -> bool:
         """Whether the coordinates are independent."""
         return self.factor.ndim == 1
+
+    @property
+    def is_corrected(self) -> bool:
+        """Whether draws come from the posterior itself, not from its Gaussian approximation."""
+        return False
 
     @property
     def sds(self) -> np.ndarray:
@@ -109,6 +115,18 @@ class GlmFit:
         z = np.random.default_rng(seed).standard_normal((num_samples, len(self.mean)))
         return self.mean + (z * self.factor if self.is_diagonal else z @ self.factor.T)
 
+    def readings(self, theta: np.ndarray) -> np.ndarray:
+        """Map draws in the coordinates of the fit to what the tables show: coefficients and dispersion."""
+        p = len(self.names)
+        with np.errstate(over="ignore"):
+            return np.concatenate([self.coordinates.coefficients(theta[:, :p]), np.exp(theta[:, p:])], axis=1)
+
+    def directions(self) -> np.ndarray:
+        """Return, for each of the readings, the combination of coordinates with which it moves, one a line."""
+        p, found = len(self.names), np.eye(len(self.mean))
+        found[:p, :p] = self.coordinates.coefficients(found[:p, :p]).T
+        return found
+
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the coefficients and the dispersion, by name."""
         draws = self.draws(num_samples, seed)
@@ -148,6 +166,10 @@ class GlmFit:
         """Return fitted values with Pearson and quantile residuals."""
         return glm_criticism.residuals(self, seed, data)
 
+    def check_model(self) -> ModelCheck | None:
+        """Return how well the model describes its data; None where they are not at hand."""
+        return None if self.rows is None else check_model(glm_criticism.replicate_rows(self), self.family.name)
+
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""
         return self.family.name not in ("gaussian", "gamma")
@@ -175,7 +197,9 @@ class GlmFit:
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "GlmFit":
         """Rebuild the model from its stored form."""
-        fit = cls(
+        from natvi.models.linear.corrected import restore_corrected  # which builds on this file
+
+        fit = GlmFit(
             formula=document["formula"],
             family=find_family(document["family"], document["link"]),
             names=tuple(document["names"]),
@@ -189,7 +213,7 @@ class GlmFit:
             has_offset=document["has_offset"],
         )
         fit._check_shapes(arrays)
-        return fit
+        return restore_corrected(fit, arrays, document) if "psis" in document else fit
 
     def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
         d = len(self.names) + int(self.family.has_dispersion)

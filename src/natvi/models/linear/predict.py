@@ -32,8 +32,7 @@ def predict_rows(fit: "GlmFit", new_data: Any, kind: str, prob: float) -> pd.Dat
 
     Of a binomial response the expected response is the probability of success.
     """
-    if kind not in KINDS:
-        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}.")
+    check_kind(kind)
     X, offset, index = covariates(fit, new_data)
     m, s = predictor_moments(fit, X, offset)
     z = ndtri(0.5 + prob / 2)
@@ -43,6 +42,12 @@ def predict_rows(fit: "GlmFit", new_data: Any, kind: str, prob: float) -> pd.Dat
         # the mean is an increasing function of the predictor, so quantiles go through it
         columns = [mean, sd, *(apply_mean(fit.family, edge) for edge in columns[2:])]
     return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=index)
+
+
+def check_kind(kind: str) -> None:
+    """Refuse an unknown kind of prediction."""
+    if kind not in KINDS:
+        raise ValueError(f"kind must be one of {', '.join(map(repr, KINDS))}, not {kind!r}.")
 
 
 def predictor_moments(fit: "GlmFit", X: np.ndarray, offset: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:

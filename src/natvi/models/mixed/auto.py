@@ -2,7 +2,7 @@
 
 `auto` starts with the Gaussian, weights its shared coordinates by the exact marginal, and goes on to the marginal
 method where that says that the Gaussian is off, and where it can: at most two random effects per group, or
-Gaussian rows.
+Gaussian rows. What "off" means is said in `natvi.judge.thresholds`, and the ladder is `natvi.judge.ladder`.
 """
 
 from dataclasses import replace
@@ -12,17 +12,19 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.gaussian import ArrowPrecision
+from natvi.judge import ladder
+from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
+from natvi.judge.words import judge_weights
 from natvi.linalg import ArrowVector
-from natvi.metrics.psis import RELIABLE_K, weighted_quantiles
-from natvi.models.mixed.check import check_fit, judge_coefficients, judge_data, judge_shape, vague_components
+from natvi.metrics.psis import weighted_quantiles
+from natvi.models.mixed.check import check_fit, judge_data, judge_separation, judge_shape, vague_components
 from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.method import MarginalDraws, Positions, draw_marginal
+from natvi.models.mixed.marginal.method import Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
 from natvi.optimize.arrow_system import Natural
-from natvi.result.trust import CARE, GOOD, REFUSE, Trust
 from natvi.run import Fitted, Outcome, climb_groups
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
@@ -34,7 +36,6 @@ from natvi.x64 import float64
 CRAWLING = 200  # steps after which a fit that is not done is taken for one that never will be
 MOST_ROWS = 400_000  # for which auto goes on by itself: the marginal method then takes minutes
 STARTS_ROWS, STARTS_STEPS, APART, FACTOR = 20_000, 200, 0.1, 4.0  # of the further starts; nats; times an sd
-LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its median
 LARGE = 8.0  # upper end of the interval of an sd on the link scale, from which the quadrature is looked at
 ROUGH, WRONG = 0.1, 1.0  # nats by which the quadrature may be off
@@ -112,27 +113,44 @@ def _automatic(stage: GaussianStage, progress: bool, interruption: Interruption)
             f"single yes/no rows say nothing about {names}, whatever its interval says, and so nothing about the scale "
             "of the coefficients; leave the random effects out, or give a prior, prior={'sd': ('half_normal', 1.0)}"
         )
-        concerns = (Trust(REFUSE, (words,)), *judge_data(stage.target, stage.model))
+        concerns = (Trust(REFUSE, (words,)), *judge_data(stage.model))
         return _gaussian(stage, "gva: single yes/no rows in every group, with which no method can do better", concerns)
     shape = judge_shape(stage.target, stage.posterior, stage.model)
     if interruption.asked:
-        return _interrupted(stage, "gva: interrupted before it was checked against the exact marginal")
-    doubts = [reason for part in shape if part.level != GOOD for reason in part.reasons]
+        return _interrupted(stage, "gva: interrupted before it was checked against the exact posterior")
+    doubts = ladder.doubts_in(shape)
     if outcome is not Outcome.CONVERGED:
-        doubts.append(f"the Gaussian fit did not settle in {steps} steps, as with an sd close to zero")
+        doubts += (f"the Gaussian fit did not settle in {steps} steps, as with an sd close to zero",)
     if not doubts:
-        concerns = (*shape, *_other_starts(stage), *judge_data(stage.target, stage.model))
-        return _gaussian(stage, "gva, since it passes the check against the exact marginal", concerns)
+        concerns = (*shape, *_other_starts(stage), *judge_data(stage.model))
+        return _gaussian(stage, "gva, since it passes the check against the exact posterior", concerns)
+    first = ladder.Stage(_gaussian(stage, "", shape), shape, doubts)
+    found = ladder.climb(first, [partial(_go_on, stage, progress, interruption)], partial(_stay, stage))
+    return found.answer
+
+
+def _go_on(
+    stage: GaussianStage, progress: bool, interruption: Interruption, below: ladder.Stage[Chosen]
+) -> ladder.Stage[Chosen]:
+    """Take the rung from the Gaussian to the marginal method."""
     if not can_marginalise(stage.target):
-        found = (*shape, *judge_data(stage.target, stage.model))
-        return _gaussian(stage, "gva, although it does not pass its check: too many random effects per group", found)
-    reason = doubts[0].partition(" (")[0]
+        raise ladder.BrokenRungError("too many random effects per group")
+    reason = below.doubts[0].partition(";")[0]
     try:
-        return _marginal(stage, f"marginal, since from gva {reason}", progress, interruption)
+        chosen = _marginal(stage, f"marginal, since under gva {reason}", progress, interruption)
     except FloatingPointError as trouble:
-        words = f"the marginal method gave no draws: {trouble}; look for extreme values, or give tighter priors"
-        found = (*shape, Trust(CARE, (words,)), *judge_data(stage.target, stage.model))
-        return _gaussian(stage, "gva, although it does not pass its check: the marginal method gave no draws", found)
+        raise ladder.BrokenRungError(f"the marginal method gave no draws: {trouble}") from trouble
+    return ladder.Stage(chosen, chosen.concerns or ())
+
+
+def _stay(stage: GaussianStage, below: ladder.Stage[Chosen], trouble: str) -> ladder.Stage[Chosen]:
+    """Keep the Gaussian, whose check it does not pass, and say why there is nothing better."""
+    broken = f"{trouble}; look for extreme values, or give tighter priors"
+    concerns = (*below.concerns, Trust(CARE, (broken,)), *judge_data(stage.model))
+    why = f"gva, although it does not pass its check: {trouble.partition(':')[0]}"
+    if not can_marginalise(stage.target):
+        concerns = (*below.concerns, *judge_data(stage.model))
+    return ladder.Stage(_gaussian(stage, why, concerns), concerns, below.doubts)
 
 
 def _is_undetermined(stage: GaussianStage) -> bool:
@@ -207,7 +225,11 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         pareto_k=draws.k,
     )
     open_ends = (*_left_open(found), *_judge_large(found, stage))
-    concerns = (_judge_weights(draws), *open_ends, *judge_coefficients(stage.target, found))
+    concerns = (
+        judge_weights(len(draws.weights), draws.effective, draws.k),
+        *open_ends,
+        *judge_separation(found),
+    )
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
@@ -217,22 +239,6 @@ def _positions(model: MixedFit) -> Positions:
     log_sds = list(model.log_sd_positions().values())
     slanted = [at for at in range(model.omega_start, len(model.shared_names())) if at not in log_sds]
     return Positions(list(model.dispersion_position().values()), log_sds, slanted)
-
-
-def _judge_weights(draws: MarginalDraws) -> Trust:
-    words = (
-        f"importance weights of the exact marginal: {len(draws.weights):,} draws worth {draws.effective:,.0f}, Pareto "
-        f"k {draws.k:.2f}"
-    )
-    if draws.k < RELIABLE_K and draws.effective >= LEAST_EFFECTIVE:
-        return Trust(GOOD, (words,))
-    if draws.k < 1.0 and draws.effective >= FEWEST_EFFECTIVE:
-        return Trust(
-            CARE, (f"{words}: means and sds are rough, tails more so; give a tighter prior, or draw with NUTS",)
-        )
-    return Trust(
-        REFUSE, (f"{words}: the draws do not represent the posterior; give a tighter prior, or draw with NUTS",)
-    )
 
 
 def _left_open(fit: MarginalFit) -> tuple[Trust, ...]:
@@ -263,9 +269,10 @@ def _judge_large(fit: MarginalFit, stage: GaussianStage) -> tuple[Trust, ...]:
         return ()
     words = (
         f"{', '.join(large)} may be very large, more than the data can tell apart, and there the random effects are "
-        f"integrated out to {error:.1g} nats only; give a tighter prior, e.g. prior={{'sd': ('half_normal', 2.5)}}"
+        "integrated out only roughly; give a tighter prior, e.g. prior={'sd': ('half_normal', 2.5)}"
     )
-    return (Trust(CARE if error <= WRONG else REFUSE, (words,)),)
+    numbers = (("error of the integrals over random effects, in nats", error),)
+    return (Trust(CARE if error <= WRONG else REFUSE, (words,), numbers),)
 
 
 # --- further starts ------------------------------------------------------------------------------------------
@@ -290,10 +297,11 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
     if not gaps:
         return ()
     spread = max(gaps, key=abs)
+    numbers = (("largest difference of the bound from other starts, in nats", spread),)
     if abs(spread) <= APART:
-        return (Trust(GOOD, (f"{1 + len(gaps)} starts agree: their bounds differ by {abs(spread):.1g} nats",)),)
+        return (Trust(GOOD, (f"{1 + len(gaps)} starts of the variance components end at the same answer",), numbers),)
     words = (
-        f"another start of the variance components reaches a bound {abs(spread):.2f} nats "
-        f"{'higher' if spread > 0 else 'lower'}: there is more than one maximum; fit with method='marginal'"
+        f"another start of the variance components ends elsewhere, with a {'better' if spread > 0 else 'worse'} bound: "
+        "there is more than one maximum; fit with method='marginal'"
     )
-    return (Trust(CARE, (words,)),)
+    return (Trust(CARE, (words,), numbers),)

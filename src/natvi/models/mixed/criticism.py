@@ -17,6 +17,8 @@ from scipy.special import ndtri
 from natvi.families.table import Family
 from natvi.formula.columns import as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
+from natvi.judge.predictive import Replicated
+from natvi.judge.replicate import CHECK_DRAWS, even_rows
 from natvi.models.linear.criticism import (
     CHUNK_CELLS,
     LARGEST_TABLE,
@@ -24,6 +26,7 @@ from natvi.models.linear.criticism import (
     SHOWN_ROWS,
     Loo,
     Residuals,
+    replicate,
     summarise_loo,
 )
 from natvi.models.linear.rows import encode
@@ -128,6 +131,21 @@ def residuals(fit: "MixedFit", seed: int, data: Any = None) -> Residuals:
     below, equal = np.sum(replicated < y, axis=0), np.sum(replicated == y, axis=0)
     uniform = np.random.default_rng(seed).uniform(size=len(y))
     return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (RESIDUAL_DRAWS + 1)))
+
+
+def replicate_rows(fit: "MixedFit", seed: int = 0) -> Replicated:
+    """Return the training responses, of very many an even selection, with replicated ones."""
+    rows = find_rows(fit, None)
+    at = even_rows(len(rows.y))
+    if at is not None:
+        rows = MixedRows(*(None if part is None else part[at] for part in rows))  # type: ignore[arg-type]
+    with float64():
+        parts = [(np.asarray(eta), disp) for eta, disp in _predictors(fit, rows, CHECK_DRAWS, seed)]
+    eta = np.concatenate([part for part, _ in parts])[:CHECK_DRAWS]
+    disp = None
+    if fit.family.has_dispersion:
+        disp = np.concatenate([np.asarray(part) for _, part in parts])[:CHECK_DRAWS]
+    return replicate(fit.family, rows.responses(), eta, disp, rows.trials, seed)
 
 
 # --- rows ----------------------------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from jaxtyping import Array, Float
 
 from natvi.derivatives.exact import exact_derivatives
 from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
+from natvi.judge.trust import CARE, REFUSE, Trust
 from natvi.linalg import ArrowVector, LocalGlobalFactor
 from natvi.models.mixed.check import check_fit
 from natvi.models.mixed.posterior import MixedFit
@@ -24,7 +25,6 @@ from natvi.models.mixed.stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_
 from natvi.models.mixed.target import MixedTarget
 from natvi.optimize.arrow_system import Natural
 from natvi.result import Result
-from natvi.result.trust import CARE, REFUSE, Trust
 from natvi.run import Fitted, Outcome, wander
 from natvi.run.clock import Stopwatch
 from natvi.run.compiled_code import quick_jit
@@ -193,7 +193,7 @@ def judge_noise(outcome: Outcome, trace: np.ndarray) -> tuple[Trust, ...]:
     if gain <= 2 * noise:
         return ()
     words = (
-        f"the bound still rises, by about {2 * gain:.2g} nats in the last {WINDOW * len(windows):,} steps: more steps, "
+        f"the bound still rises, by about {2 * gain:.2g} in the last {WINDOW * len(windows):,} steps: more steps, "
         "or method='gva' with the exact ascent"
     )
     return (Trust(CARE, (words,)),)

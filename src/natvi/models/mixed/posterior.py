@@ -11,6 +11,7 @@ import pandas as pd
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.gaussian import ArrowPrecision
+from natvi.judge.predictive import ModelCheck, check_model
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed import criticism as mixed_criticism
 from natvi.models.mixed.criticism import MixedRows
@@ -138,6 +139,11 @@ class MixedFit:
         """Draw the shared coordinates `(s, g)`."""
         return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
 
+    def readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
+        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
+        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
+
     def known_columns(
         self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
     ) -> np.ndarray:
@@ -204,6 +210,10 @@ class MixedFit:
     def residuals(self, seed: int, data: Any = None) -> mixed_criticism.Residuals:
         """Return fitted values with Pearson and quantile residuals."""
         return mixed_criticism.residuals(self, seed, data)
+
+    def check_model(self) -> ModelCheck | None:
+        """Return how well the model describes its data; None where they are not at hand."""
+        return None if self.rows is None else check_model(mixed_criticism.replicate_rows(self), self.family.name)
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""

@@ -9,8 +9,8 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.gaussian import CovarianceGaussian
+from natvi.judge.trust import CARE, GOOD, Trust
 from natvi.models.linear.batches.source import RowSource, cut, scaled
-from natvi.result.trust import CARE, GOOD, Trust
 from natvi.target.design_rows import DesignRows, Observations
 
 BLOCK_ROWS = 4096

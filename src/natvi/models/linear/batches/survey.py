@@ -34,7 +34,7 @@ class Survey(NamedTuple):
     half_range: np.ndarray
     constant: float
     sample: GlmRows
-    totals: tuple[float, float, float, float]
+    totals: np.ndarray
 
 
 class _Moments(NamedTuple):
@@ -86,7 +86,7 @@ def survey_rows(source: RowSource, family: Family) -> Survey:
     sd = np.where(varies, np.sqrt(moments.squares / moments.weight), 0.0)
     mean = np.where(varies, moments.mean, first)
     mean, sd, half_range = (np.delete(part, -2) for part in (mean, sd, values.half_range()))
-    return Survey(seen, mean, sd, half_range, constant, sample.rows(), tuple(totals.tolist()))
+    return Survey(seen, mean, sd, half_range, constant, sample.rows(), totals)
 
 
 def prior_of_survey(prior: Any, family: Family, survey: Survey, names: tuple[str, ...]) -> Prior:
@@ -139,14 +139,14 @@ class _TwoValues:
     """Notes which columns have two values, and which."""
 
     def __init__(self) -> None:
-        self._first: np.ndarray | None = None
-        self._other = self._more = np.zeros(0)
+        self._first = self._other = np.zeros(0)
+        self._more = np.zeros(0, dtype=bool)
 
     def add(self, columns: np.ndarray) -> None:
         """Look at more rows."""
-        if self._first is None:
+        if not len(self._first):
             self._first = columns[0].copy()
-            self._other, self._more = np.full(len(self._first), np.nan), np.zeros(len(self._first), dtype=bool)
+            self._other, self._more = np.full(columns.shape[1], np.nan), np.zeros(columns.shape[1], dtype=bool)
         differs = columns != self._first
         for at in np.flatnonzero(np.isnan(self._other) & differs.any(axis=0)):
             self._other[at] = columns[np.argmax(differs[:, at]), at]
@@ -154,7 +154,6 @@ class _TwoValues:
 
     def half_range(self) -> np.ndarray:
         """Return half the distance of the two values, NaN for columns of one value or of more than two."""
-        assert self._first is not None
         return np.where(self._more, np.nan, 0.5 * np.abs(self._other - self._first))
 
 

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.metrics.psis import RELIABLE_K, resample, smooth_weights
+from natvi.metrics.t_mixture import fit_mixture
 from natvi.models.mixed.marginal.coordinates import from_shared, has_correlation, slopes, to_shared
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.mixture import fit_mixture
 from natvi.models.mixed.marginal.proposal import draw_mixture, propose, refit
 from natvi.models.mixed.marginal.search import Mode, find_mode, find_plateaus
 

@@ -39,11 +39,10 @@ class MarginalFit(DrawnFit):
     def headline(self) -> tuple[tuple[str, str], ...]:
         """Label and text of each line that says what was fitted."""
         draws = (
-            f"{len(self.weights):,} weighted, worth {self.effective:,.0f}, Pareto k {self.pareto_k:.2f}; random "
-            "effects drawn exactly given them"
+            f"{len(self.weights):,} weighted draws, as good as {self.effective:,.0f} independent ones; random effects "
+            "drawn exactly given them"
         )
-        evidence = "the ELBO below is the importance-weighted one: log p(y) up to the error stated"
-        return (*super().headline, ("draws", draws), ("evidence", evidence))
+        return (*super().headline, ("draws", draws))
 
     def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the weighted draws."""

@@ -166,6 +166,8 @@ def summary_document(result: Result, prob: float = 0.95) -> dict:
         "trust_reasons": list(result.trust_reasons),
         "model_check": result.model_check,
         "model_check_reasons": list(result.model_check_reasons),
+        "prior_check": result.prior_check,
+        "prior_check_reasons": list(result.prior_check_reasons),
         "method": result.method,
         "elbo": result.elbo,
         "coefficients": result.fixed_effects(prob).to_dict(orient="index"),

@@ -18,6 +18,8 @@ from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.options import check_options, check_structure
 from natvi.models.regression.prior_data import PriorData
+from natvi.models.regression.prior_draws import draw_prior
+from natvi.models.regression.prior_predictive import draw_from_predictors
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.result import Result
 from natvi.run import Fitted
@@ -125,6 +127,29 @@ class GlmModel:
                 fitted = fit_stochastically(*model, **options)
         result = self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
         return go_on(result, method) if exact else result
+
+    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
+        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
+
+        Args:
+            num_draws: The number of draws, each with its own parameters.
+            seed: The same seed gives the same draws.
+
+        Returns:
+            A response for every draw and row of the data; of trials the successes.
+
+        Example:
+            >>> import natvi
+            >>> model = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli")
+            >>> model.prior_predictive(5).shape[0]
+            5
+        """
+        check_draws(num_draws, seed)
+        rows, p = self.rows, len(self.names)
+        theta = draw_prior(self.prior, num_draws, np.random.default_rng(seed))
+        eta = theta[:, :p] @ rows.X.T + (0.0 if rows.offset is None else rows.offset)
+        disp = theta[:, p] if self.family.has_dispersion else None
+        return draw_from_predictors(self.family, eta, disp, rows.trials, seed)
 
     def _result(self, fitted: Fitted, method: str, watch: Stopwatch) -> Result:
         model = GlmFit(

@@ -14,6 +14,8 @@ from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.prior_check import prior_concerns
 from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.priors import Prior
 from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
@@ -67,6 +69,10 @@ class GlmFit:
     def sds(self) -> np.ndarray:
         """The sd of every coordinate of (beta, log dispersion)."""
         return np.abs(self.factor) if self.is_diagonal else np.sqrt(np.sum(self.factor**2, axis=1))
+
+    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance in the coordinates of the fit."""
+        return self.mean, np.diag(self.factor**2) if self.is_diagonal else self.factor @ self.factor.T
 
     @property
     def coordinates(self) -> Coordinates:
@@ -169,6 +175,17 @@ class GlmFit:
     def check_model(self) -> ModelCheck | None:
         """Return how well the model describes its data; None where they are not at hand."""
         return None if self.rows is None else check_model(glm_criticism.replicate_rows(self), self.family.name)
+
+    def check_prior(self) -> tuple[str, ...] | None:
+        """Return in which ways the prior decides, or None where it is not known."""
+        mean, covariance = self.moments()
+        if len(self.prior.mean) != len(mean):
+            return None
+        return prior_concerns(self.prior, [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])], mean, covariance)
+
+    def log_prior(self, num_draws: int, seed: int) -> np.ndarray:
+        """Return the log prior density of the draws of `sample`, in the coordinates of the fit."""
+        return log_prior(self.prior, self.draws(num_draws, seed))
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""

@@ -17,9 +17,13 @@ from natvi.models.mixed.criticism import MixedRows
 from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data
 from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.predict import draw_predictors
 from natvi.models.mixed.target import build_target
+from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.options import check_options
 from natvi.models.regression.prior_data import PriorData
+from natvi.models.regression.prior_draws import draw_prior
+from natvi.models.regression.prior_predictive import draw_from_predictors
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.models.regression.response import encode_response, row_weights
 from natvi.result import Result
@@ -135,6 +139,34 @@ class MixedModel:
             check=lazy_check(stage) if concerns is None else lambda: concerns,
             steps=chosen.steps,
         )
+
+    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
+        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
+
+        Args:
+            num_draws: The number of draws, each with its own parameters.
+            seed: The same seed gives the same draws.
+
+        Returns:
+            A response for every draw and row of the data; of trials the successes.
+
+        Example:
+            >>> import natvi
+            >>> model = natvi.glmm("Reaction ~ Days + (Days | Subject)", natvi.data.load_sleepstudy())
+            >>> model.prior_predictive(5).shape[0]
+            5
+        """
+        check_draws(num_draws, seed)
+        design, rng = self.design, np.random.default_rng(seed)
+        assert design.group_codes is not None and design.group_labels is not None
+        p, (n, r) = design.X.shape[1], design.Z.shape
+        shared = draw_prior(self.prior, num_draws, rng)
+        W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
+        z = rng.standard_normal((num_draws, r, len(design.group_labels)))
+        effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
+        eta = draw_predictors(design.X, design.Z, design.offset, design.group_codes, shared, effects)
+        disp = shared[:, p] if self.family.has_dispersion else None
+        return draw_from_predictors(self.family, eta, disp, self.trials, seed)
 
     def _fitted(self, posterior: ArrowPrecision, covariances: np.ndarray, place: np.ndarray) -> MixedFit:
         """Put names on a Gaussian, its groups brought from the target's order into the data's.

@@ -20,6 +20,8 @@ from natvi.models.mixed.predict import exact_columns, plain_labels, predict_rows
 from natvi.models.mixed.variance import component_draws, component_names, component_table
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.prior_check import prior_concerns
 from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.priors import Prior
 from natvi.models.regression.tables import gaussian_table
@@ -214,6 +216,17 @@ class MixedFit:
     def check_model(self) -> ModelCheck | None:
         """Return how well the model describes its data; None where they are not at hand."""
         return None if self.rows is None else check_model(mixed_criticism.replicate_rows(self), self.family.name)
+
+    def check_prior(self) -> tuple[str, ...] | None:
+        """Return in which ways the prior decides, or None where it is not known."""
+        mean, covariance = self.shared_moments()
+        if len(self.prior.mean) != len(mean):
+            return None
+        return prior_concerns(self.prior, self.shared_names(), mean, covariance)
+
+    def log_prior(self, num_draws: int, seed: int) -> np.ndarray:
+        """Return the log prior density of the draws of `sample`, in the coordinates of the fit."""
+        return log_prior(self.prior, self.joint_draws(num_draws, seed, False)[1])
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""

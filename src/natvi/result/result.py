@@ -12,6 +12,7 @@ import pandas as pd
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
 from natvi.run import Outcome, storage
+from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
@@ -162,9 +163,7 @@ class Result:
         Returns:
             Arrays by name with leading axis `num_samples`.
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, not {num_samples}.")
-        return self.model.sample(num_samples, seed, random_effects)
+        return self.model.sample(check_count("num_samples", num_samples), check_seed(seed), random_effects)
 
     def predict(
         self, new_data: Any = None, *, kind: str = "response", groups: str = "known", prob: float = 0.95
@@ -173,7 +172,7 @@ class Result:
 
         Args:
             new_data: A data frame with the columns of the formula; for a model from arrays an array `(n, p)`, or
-                {"X": X, "offset": offset}. A model without random effects takes the training rows by default.
+                {"X": X, "offset": offset}. By default the training rows.
             kind: "response" for the expected response, "link" for the linear predictor.
             groups: "known" uses each group's own effects and averages over new effects for groups never seen;
                 "new" treats every row as from a new group; "population" sets the random effects to zero.
@@ -194,7 +193,7 @@ class Result:
             seed: The same seed gives the same draws.
             data: Rows other than the training data.
         """
-        return self._predictive().posterior_predictive(num_draws, seed, data)
+        return self._predictive().posterior_predictive(*_draws(num_draws, seed), data)
 
     def log_likelihood(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
         """Return log p(y_i | theta) for every draw and row, `(num_draws, n)`, times the row's weight.
@@ -204,11 +203,11 @@ class Result:
             seed: The same seed gives the same draws.
             data: Rows other than the training data, their responses included.
         """
-        return self._predictive().log_likelihood(num_draws, seed, data)
+        return self._predictive().log_likelihood(*_draws(num_draws, seed), data)
 
     def loo(self, num_draws: int = 2000, seed: int = 0, data: Any = None) -> Any:
         """Return leave-one-out cross-validation: `elpd`, `se`, `p_loo`, and `elpd_each`, `pareto_k` of every row."""
-        return self._predictive().loo(num_draws, seed, data)
+        return self._predictive().loo(*_draws(num_draws, seed), data)
 
     def _predictive(self) -> PredictiveModel:
         if isinstance(self.model, PredictiveModel):
@@ -246,12 +245,12 @@ class Result:
     def plot_residuals(self, seed: int = 0, data: Any = None) -> Any:
         """Plot Pearson residuals against fitted values, and quantile residuals against the normal distribution."""
         model = self._predictive()
-        return glm_plots.residuals(*model.residuals(seed, data), discrete=model.is_discrete())
+        return glm_plots.residuals(*model.residuals(check_seed(seed), data), discrete=model.is_discrete())
 
     def plot_predictive(self, num_draws: int = 200, seed: int = 0, data: Any = None, ax: Any = None) -> Any:
         """Plot the responses beside replicated ones: bars for counts and binary responses, densities for others."""
         model = self._predictive()
-        replicated = model.posterior_predictive(num_draws, seed, data)
+        replicated = self.posterior_predictive(num_draws, seed, data)
         plot = glm_plots.predictive_bars if model.is_discrete() else glm_plots.predictive_densities
         return plot(model.observed(data), replicated, ax)
 
@@ -313,6 +312,10 @@ class Result:
 
     def _repr_html_(self) -> str:
         return html_page(self)
+
+
+def _draws(num_draws: Any, seed: Any) -> tuple[int, int]:
+    return check_count("num_draws", num_draws), check_seed(seed)
 
 
 def _probability(prob: float) -> float:

@@ -15,12 +15,13 @@ from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
-from natvi.models.regression.options import check_options, check_structure
+from natvi.models.regression.options import check_options, check_structure, refuse_noise
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
+from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64
 
 METHODS = ("auto", "exact", "stochastic")
@@ -56,7 +57,7 @@ class GlmModel:
         self,
         *,
         method: str = "auto",
-        optimizer: str = "snngm",
+        optimizer: str | None = None,
         order: int = 1,
         step_size: float | None = None,
         batch_size: int | None = None,
@@ -75,7 +76,7 @@ class GlmModel:
             method: "exact" maximises the exact bound by natural-parameter ascent, without randomness; "auto" is the
                 same. "stochastic" runs an algorithm of the paper in (mu, C) on noisy gradients; the bound it reports
                 is nevertheless computed exactly, on all rows.
-            optimizer: For "stochastic": "snngm", "nagm", "adam", "nadam", "pga" or "vogn".
+            optimizer: For "stochastic": "snngm" (the default), "nagm", "adam", "nadam", "pga" or "vogn".
             order: For "stochastic": 1 for first derivatives of the log-density, 2 for second.
             step_size: For "stochastic"; by default the optimizer's own.
             batch_size: For "stochastic": rows per step; by default all.
@@ -94,9 +95,12 @@ class GlmModel:
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
         exact = method != "stochastic"
-        if exact and (batch_size is not None or step_size is not None):
-            given = "batch_size" if batch_size is not None else "step_size"
-            raise ValueError(f"{given} is for noisy steps: give method='stochastic' too, or leave {given} out.")
+        noisy = {"optimizer": optimizer, "step_size": step_size, "batch_size": batch_size}
+        noisy |= {"order": order, "num_samples": num_samples}
+        if exact:
+            refuse_noise(noisy, usual={"order": 1, "num_samples": 1})
+        optimizer = optimizer or "snngm"
+        seed, num_samples = check_seed(seed), check_count("num_samples", num_samples)
         keeping = check_options(
             max_steps,
             500 if exact else 100_000,
@@ -112,13 +116,7 @@ class GlmModel:
             if exact:
                 fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
             else:
-                estimate: dict[str, Any] = {
-                    "optimizer": optimizer,
-                    "order": order,
-                    "step_size": step_size,
-                    "batch_size": batch_size,
-                }
-                options: dict[str, Any] = estimate | {"num_samples": num_samples, "seed": seed} | keeping
+                options: dict[str, Any] = noisy | {"optimizer": optimizer, "seed": seed} | keeping
                 fitted = fit_stochastically(*model, **options)
         return self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
 
@@ -201,7 +199,7 @@ def glm(
             f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out (... | {parsed.group})."
         )
     design = build_design(parsed, data, missing, weights)
-    rows, notes = rows_of_design(design, family)
+    rows, notes = rows_of_design(design, chosen.name)
     return _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
 
 
@@ -253,7 +251,7 @@ def glm_arrays(
         if "Intercept" in columns:
             raise ValueError("X has a column called Intercept already: leave intercept=True out, or rename the column.")
         matrix, columns = np.column_stack([np.ones(len(matrix)), matrix]), ("Intercept", *columns)
-    rows, notes = rows_of_arrays(matrix, y, family, offset, weights, trials)
+    rows, notes = rows_of_arrays(matrix, y, chosen.name, offset, weights, trials)
     return _model(None, chosen, rows, columns, prior, structure, notes, intercept=intercept)
 
 

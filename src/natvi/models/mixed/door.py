@@ -217,7 +217,7 @@ def glmm(
             "without groups use natvi.glm."
         )
     design = build_design(parsed, data, missing, weights)
-    response = encode_response(design.response, design.response_name, family, design.trials)
+    response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     y, weight = response.values, row_weights(design.weights, response.trials)
     recipe = design.columns
     chosen_prior = choose_prior(

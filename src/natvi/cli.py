@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from natvi.data import load_epilepsy
 from natvi.formula.design import parse_formula
+from natvi.formula.dot import expand_dot, has_dot
 from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
 from natvi.models.loading import load
@@ -73,6 +74,8 @@ def fit(
     options = _given(link=link, weights=weights) | {"family": family, "prior": _number(prior), "missing": missing}
     steps = _given(order=order, step_size=step_size, num_samples=num_samples, batch_size=batch_size)
     loop = _given(max_steps=max_steps, tolerance=tolerance, checkpoint=checkpoint)
+    if has_dot(formula):  # what it stands for only the data can tell
+        formula = expand_dot(formula, _read(data), weights)
     grouped = parse_formula(formula).group is not None
     if grouped:
         for name, value in (("structure", structure), ("batch_size", batch_size)):

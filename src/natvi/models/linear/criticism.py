@@ -12,6 +12,7 @@ from natvi.families.table import Family
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.loo import leave_rows_out
 from natvi.x64 import float64
 
 if TYPE_CHECKING:
@@ -124,21 +125,16 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
 
     The draws come from q, not from the posterior, so the weights hold log p(y, theta) - log q(theta) as well.
     """
-    from arviz_stats.base import array_stats
-
     rows = rows_with_response(fit, data)
-    _check_size(num_draws, len(rows.y))
     theta = fit.draws(num_draws, seed)
-    each = _log_likelihood(fit, rows, theta)
     ratio = log_ratios(fit, rows, theta)
-    weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
-    weights = np.asarray(weights)
-    elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
-    # log posterior predictive density in the sample, with the same draws
-    plain, _ = array_stats.psislw(-ratio)
-    lppd = _log_sum(np.asarray(plain) + each.T)
-    k = np.asarray(k)
-    return summarise_loo(elpd_each, lppd, k, effective, num_draws)
+
+    def values(own: slice) -> np.ndarray:
+        part = GlmRows(*(None if a is None else a[own] for a in rows))  # type: ignore[arg-type]
+        return _log_likelihood(fit, part, theta).T
+
+    found = leave_rows_out(values, len(rows.y), num_draws, ratio)
+    return summarise_loo(found.elpd, found.lppd, found.k, found.effective, num_draws)
 
 
 def summarise_loo(
@@ -243,9 +239,3 @@ def _draw(
     if trials is not None:
         return jax.random.binomial(key, trials, family.mean(eta), shape=eta.shape)
     return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp[:, None], eta.shape))
-
-
-def _log_sum(values: np.ndarray) -> np.ndarray:
-    """Return log sum exp over the last axis."""
-    top = values.max(axis=-1, keepdims=True)
-    return np.log(np.sum(np.exp(values - top), axis=-1)) + top[..., 0]

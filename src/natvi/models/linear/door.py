@@ -11,6 +11,7 @@ from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
 from natvi.formula.margins import products_of
+from natvi.formula.dot import expand_dot
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
@@ -193,6 +194,7 @@ def glm(
             "natvi.glm_arrays(X, y, family=...)."
         )
     chosen = find_family(family, link)
+    formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.group is not None:
         raise ValueError(

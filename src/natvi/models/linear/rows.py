@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.formula.design import Design
+from natvi.formula.frames import as_frame
 from natvi.formula.weights import read_weights
 from natvi.models.regression.response import Response, encode_response, row_weights
 
@@ -95,6 +96,7 @@ def read_matrix(X: Any, names: Any = None) -> tuple[np.ndarray, tuple[str, ...]]
     Raises:
         ValueError: For anything but finite numbers in rows and columns.
     """
+    X = as_frame(X) if hasattr(X, "columns") else X  # polars and other frames too
     frame_names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     try:
         matrix = np.asarray(X, dtype=np.float64)

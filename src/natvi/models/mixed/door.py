@@ -10,6 +10,7 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
 from natvi.formula.margins import products_of
+from natvi.formula.dot import expand_dot
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
@@ -210,6 +211,7 @@ def glmm(
         ('Intercept', 'Days')
     """
     chosen = find_family(family, link)
+    formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.group is None:
         raise ValueError(

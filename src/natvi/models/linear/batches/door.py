@@ -27,8 +27,8 @@ from natvi.models.regression.priors import Prior
 from natvi.result import Result
 from natvi.run.batches import check_batch_size
 from natvi.run.clock import Stopwatch
-from natvi.run.settings import check_count, check_seed
 from natvi.run.rows import climb_rows
+from natvi.run.settings import check_count, check_seed
 from natvi.target.design_rows import DesignRows
 from natvi.x64 import float64
 

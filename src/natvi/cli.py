@@ -28,6 +28,7 @@ from natvi.models.mixed.door import glmm
 from natvi.models.mixed.methods import METHODS
 from natvi.result import Result
 from natvi.run import storage
+from natvi.run.files import write_text
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 notices = Console(stderr=True)
@@ -187,11 +188,11 @@ def _deliver(result: Result, out: Path | None, report: Path | None, json_file: P
     else:
         sys.stdout.write(f"{result}\n")
     if json_file is not None and json_file != Path("-"):
-        json_file.write_text(document + "\n", encoding="utf-8")
+        write_text(json_file, document + "\n")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         result.save(out / "fit.natvi")
-        (out / "summary.json").write_text(document + "\n", encoding="utf-8")
+        write_text(out / "summary.json", document + "\n")
         result.report(out / "report.html")
         _say(f"saved: {out}/fit.natvi, summary.json, report.html")
     if report is not None:

@@ -67,7 +67,7 @@ def find_family(name: str, link: str | None = None) -> Family:
         'probit'
     """
     if not isinstance(name, str):
-        raise ValueError(f"The family must be a text such as 'gaussian', not {type(name).__name__}.")
+        raise ValueError(f"Unknown family {name!r}. A family is a text such as 'gaussian'.")
     plain = name.lower().replace(" ", "").replace("-", "").replace("_", "")
     if plain not in _NAME_OF:
         hint = f" {_ELSEWHERE[plain]}" if plain in _ELSEWHERE else _near(name, _NAMES)

@@ -16,13 +16,13 @@ from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
 from natvi.models.mixed.criticism import MixedRows
 from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
-from natvi.models.mixed.notes import describe_data
+from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.regression.options import check_options
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.priors import Prior, choose_prior
-from natvi.models.regression.response import encode_response, row_weights
+from natvi.models.regression.response import encode_response, refuse_overflow, row_weights
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
@@ -219,6 +219,8 @@ def glmm(
             "without groups use natvi.glm."
         )
     design = build_design(parsed, data, missing, weights)
+    refuse_empty_effects(design, parsed.group)
+    refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     y, weight = response.values, row_weights(design.weights, response.trials)
     recipe = design.columns

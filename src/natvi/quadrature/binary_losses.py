@@ -47,7 +47,7 @@ def expected_probit_loss(m: Rows, v: Rows, share: Rows) -> tuple[Rows, Rows, Row
 
 
 def probit_loss(t: Rows, share: Rows) -> tuple[Rows, Rows, Rows]:
-    """Return f(t), f'(t), f''(t) for f(t) = -(1 - share) log Phi(-t) - share log Phi(t), relatively accurate everywhere.
+    """Return f(t), f'(t), f''(t) for f(t) = -(1 - share) log Phi(-t) - share log Phi(t), with small relative errors.
 
     Example:
         >>> import jax.numpy as jnp

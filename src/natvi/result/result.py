@@ -217,12 +217,24 @@ class Result:
             "log-likelihoods are offered by fits of natvi.glm and natvi.glmm."
         )
 
-    def to_arviz(self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False) -> Any:
-        """Return draws as an ArviZ DataTree, with the log-likelihood of every row where asked for."""
+    def to_arviz(
+        self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False, kind: str = "datatree"
+    ) -> Any:
+        """Return draws for ArviZ, with the log-likelihood of every row where asked for.
+
+        Args:
+            num_samples: The number of draws.
+            seed: The same seed gives the same draws.
+            log_likelihood: Whether to add the log-likelihood of every row, for `loo` and the like.
+            kind: "datatree", for ArviZ from 1.0 on; "inferencedata" for the package arviz up to 0.23.
+        """
+        if kind not in ("datatree", "inferencedata"):
+            raise ValueError(f"kind must be 'datatree' or 'inferencedata', not {kind!r}.")
         coords, dims = self.model.dimensions()
         draws = self.sample(num_samples, seed)
         rows = {"y": self.log_likelihood(num_samples, seed)} if log_likelihood else None
-        return arviz_export.to_datatree(draws, coords, dims, rows)
+        export = arviz_export.to_datatree if kind == "datatree" else arviz_export.to_inferencedata
+        return export(draws, coords, dims, rows)
 
     def plot_trace(self, ax: Any = None) -> Any:
         """Plot the bound against the iterations."""

@@ -13,6 +13,7 @@ import scipy.linalg
 import scipy.optimize
 
 from natvi.formula.raw_columns import listing
+from natvi.metrics.psis import smooth_weights
 from natvi.models.linear.criticism import log_ratios
 from natvi.models.linear.rows import GlmRows
 from natvi.result.trust import CARE, GOOD, REFUSE, Trust
@@ -62,17 +63,13 @@ class Shape(NamedTuple):
 
 def measure_shape(fit: "GlmFit", rows: GlmRows, num_draws: int) -> Shape:
     """Draw from q, weight by p/q, and look at what changes."""
-    from arviz_stats.base import array_stats
-
     theta = fit.draws(num_draws, seed=0)
     ratios = log_ratios(fit, rows, theta)
-    smoothed, k = array_stats.psislw(-ratios)  # takes minus the log weights
-    weights = np.exp(smoothed - np.max(smoothed))
-    weights /= weights.sum()
+    weights, k, effective = smooth_weights(ratios)
     mean = weights @ theta
     sd = np.sqrt(weights @ (theta - mean) ** 2)
     divergence = float(np.log(np.mean(np.exp(ratios - ratios.mean()))))
-    return Shape((mean - fit.mean) / fit.sds, sd / fit.sds, float(k), float(1 / np.sum(weights**2)), divergence)
+    return Shape((mean - fit.mean) / fit.sds, sd / fit.sds, k, effective, divergence)
 
 
 def _judge_shape(fit: "GlmFit", rows: GlmRows) -> Trust:

@@ -191,7 +191,7 @@ def _check_size(num_draws: int, n: int) -> None:
 
 def _chunks(theta: np.ndarray, n: int) -> list[tuple[int, np.ndarray]]:
     """Cut draws into pieces of one size, the last one filled up: one size compiles once."""
-    size = int(min(len(theta), max(1, CHUNK_CELLS // n)))
+    size = int(min(len(theta), max(1, CHUNK_CELLS // max(n, 1))))
     short = -len(theta) % size
     padded = np.concatenate([theta, np.repeat(theta[-1:], short, axis=0)]) if short else theta
     return [(at, padded[at : at + size]) for at in range(0, len(padded), size)]

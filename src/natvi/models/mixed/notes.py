@@ -39,8 +39,8 @@ def refuse_empty_effects(design: Design, group: str) -> None:
     empty = [name for name, column in zip(design.random_names, design.Z.T, strict=True) if not np.any(column)]
     if empty:
         raise ValueError(
-            f"the random effect of {listing(empty)} has a column that is zero in every row, so the data say nothing about "
-            f"it. Leave it out of (... | {group}), or check the column."
+            f"the random effect of {listing(empty)} has a column that is zero in every row, so the data say nothing "
+            f"about it. Leave it out of (... | {group}), or check the column."
         )
 
 

@@ -220,7 +220,7 @@ def drawn_columns(
 ) -> np.ndarray:
     """Return the columns from draws `(s, g)` and `(s, r, n)`, some rows at a time."""
     tail = 0.5 - prob / 2
-    parts = []
+    parts = [np.empty((4, 0))]
     for at in range(0, len(X), CHUNK_ROWS):
         rows = slice(at, at + CHUNK_ROWS)
         eta = draw_predictors(X[rows], Z[rows], offset[rows], codes[rows], shared, local).T

@@ -79,8 +79,8 @@ def refuse_overflow(columns: np.ndarray, names: tuple[str, ...]) -> None:
         if size > LARGEST:
             power = int(np.floor(np.log10(size)))
             raise ValueError(
-                f"{name!r} holds numbers up to {size:.3g}, whose squares are too large to compute with. Give it in another "
-                f"unit, e.g. divide it by 1e{power}."
+                f"{name!r} holds numbers up to {size:.3g}, whose squares are too large to compute with. Give it in "
+                f"another unit, e.g. divide it by 1e{power}."
             )
 
 

@@ -79,7 +79,7 @@ def test_fields_of_another_type(name: str, files: Any, tmp_path: Path) -> None:
 def test_arrays_of_another_kind(name: str, files: Any, tmp_path: Path) -> None:
     arrays, document = files[name]
     for key, array in arrays.items():
-        if key == "trace":
+        if key == "trace" or array.size == 0:
             continue
         holed = array.astype(np.float64)
         holed.flat[0] = np.nan
@@ -91,7 +91,8 @@ def test_arrays_of_another_kind(name: str, files: Any, tmp_path: Path) -> None:
             array[None],
         ):
             assert not read_or_refuse(tmp_path / "fit", {**arrays, key: bad}, document), key
-        assert not read_or_refuse(tmp_path / "fit", {k: v for k, v in arrays.items() if k != key}, document), key
+        if not key.startswith(("map_", "prior_")):  # files of before had none
+            assert not read_or_refuse(tmp_path / "fit", {k: v for k, v in arrays.items() if k != key}, document), key
 
 
 def test_sizes_beyond_the_file(files: Any, tmp_path: Path) -> None:

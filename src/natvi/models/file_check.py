@@ -64,7 +64,7 @@ def _one_of(*allowed: str) -> Check:
 
 COMMON: dict[str, Check] = {
     "family": _is_text,
-    "prior": _is_text,
+    "prior": lambda value: isinstance(value, str | dict),  # read and checked by `restore_prior`
     "num_rows": _is_count,
     "notes": _is_texts,
     "method": _is_text,
@@ -152,7 +152,8 @@ def _check_array(name: str, array: np.ndarray, may_fail: bool) -> None:
     if name == "trace" and array.ndim != 1:
         raise ValueError(f"the array 'trace' has {array.ndim} axes")
     # the bound may be infinite on the way
-    if kind == "f" and name != "trace" and not may_fail and not np.all(np.isfinite(array)):
+    proper = ~np.isnan(array) if name == "prior_sd" else np.isfinite(array)  # a flat normal has an infinite sd
+    if kind == "f" and name != "trace" and not may_fail and not np.all(proper):
         raise ValueError(f"the array {name!r} holds numbers that are not finite, and the fit did not fail")
 
 

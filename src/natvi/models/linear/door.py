@@ -10,8 +10,8 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
-from natvi.formula.margins import products_of
 from natvi.formula.dot import expand_dot
+from natvi.formula.margins import products_of
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit

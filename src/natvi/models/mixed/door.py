@@ -9,8 +9,8 @@ import numpy as np
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
-from natvi.formula.margins import products_of
 from natvi.formula.dot import expand_dot
+from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check

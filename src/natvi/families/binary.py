@@ -1,9 +1,9 @@
 """Bernoulli and binomial responses with the links logit, probit and cloglog.
 
 A binomial row is a Bernoulli row whose response is the proportion of successes and whose weight is the number of
-trials; the constant log C(n, n y) is added by the rows. So every function below takes y anywhere in [0, 1]. The rarer
-outcome has the share k = min(y, 1 - y), and t = -eta if y > 1/2, else eta, so that a response of 0 or 1 is the loss of
-t alone and small values keep their relative accuracy.
+trials; the constant log C(n, n y) is added by the rows. So the functions of a binomial row take y anywhere in [0, 1].
+The rarer outcome has the share k = min(y, 1 - y), and t = -eta if y > 1/2, else eta, so that a response of 0 or 1 is
+the loss of t alone and small values keep their relative accuracy.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,13 @@ from jaxtyping import Array, Float
 
 from natvi.families.family import Family
 from natvi.families.rows import PredictorMoments, RowExpectation
-from natvi.quadrature.binary_losses import cloglog_loss, expected_cloglog_loss, expected_probit_loss, probit_loss
+from natvi.quadrature.binary_losses import (
+    cloglog_loss,
+    expected_cloglog_loss,
+    expected_probit_loss,
+    probit_loss,
+    probit_loss_of_one,
+)
 from natvi.quadrature.softplus import expected_softplus, log1p_unit
 
 
@@ -90,16 +96,28 @@ def _logit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 # --- probit ------------------------------------------------------------------------------------------------
 
 
+_probit_value, _probit_value_of_one = _with_slopes(probit_loss), _with_slopes(probit_loss_of_one)
+
+
 def _probit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = log Phi(-t): y is 0 or 1
+    sign, _ = _sign_and_share(y)
+    return -_probit_value_of_one(sign * eta)
+
+
+def _probit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    sign, _ = _sign_and_share(y)
+    value, slope, curvature = expected_probit_loss(sign * x.mean, x.variance)
+    return RowExpectation(-value, -sign * slope, -curvature)
+
+
+def _probit_share_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = (1 - k) log Phi(-t) + k log Phi(t)
     sign, share = _sign_and_share(y)
     return -_probit_value(sign * eta, share)
 
 
-_probit_value = _with_slopes(probit_loss)
-
-
-def _probit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+def _probit_share_expected(y: Array, x: PredictorMoments) -> RowExpectation:
     sign, share = _sign_and_share(y)
     value, slope, curvature = expected_probit_loss(sign * x.mean, x.variance, share)
     return RowExpectation(-value, -sign * slope, -curvature)
@@ -180,4 +198,12 @@ CLOGLOG = Family(
     variance=_variance,
     start=_cloglog_start,
     draw=_cloglog_draw,
+)
+
+# A binomial row is a bernoulli row whose response is a proportion and whose weight is the number of trials. With the
+# probit link a response of 0 or 1 is half the work.
+BINOMIAL = (
+    LOGIT._replace(name="binomial"),
+    PROBIT._replace(name="binomial", log_density=_probit_share_log_density, expected=_probit_share_expected),
+    CLOGLOG._replace(name="binomial"),
 )

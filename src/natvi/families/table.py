@@ -9,7 +9,7 @@ import difflib
 from collections.abc import Sequence
 from typing import Any
 
-from natvi.families.binary import CLOGLOG, LOGIT, PROBIT
+from natvi.families.binary import BINOMIAL, CLOGLOG, LOGIT, PROBIT
 from natvi.families.count import NEGATIVE_BINOMIAL, POISSON
 from natvi.families.family import Family
 from natvi.families.real import GAMMA, GAUSSIAN
@@ -19,9 +19,7 @@ __all__ = ["FAMILIES", "Family", "find_family", "links_of"]
 # every family with its default link
 FAMILIES = {family.name: family for family in (POISSON, LOGIT, GAUSSIAN, NEGATIVE_BINOMIAL, GAMMA)}
 
-# a binomial row is a bernoulli row whose weight is the number of trials
-_BINOMIAL = tuple(family._replace(name="binomial") for family in (LOGIT, PROBIT, CLOGLOG))
-_ALL = {(family.name, family.link): family for family in (*FAMILIES.values(), PROBIT, CLOGLOG, *_BINOMIAL)}
+_ALL = {(family.name, family.link): family for family in (*FAMILIES.values(), PROBIT, CLOGLOG, *BINOMIAL)}
 _NAMES = tuple(dict.fromkeys(name for name, _ in _ALL))
 
 # what other programs call them, in small letters and without spaces, hyphens or underscores

@@ -105,7 +105,7 @@ def _mean_log(b: Float[Array, "n q"], x: Float[Array, "n m"]) -> Float[Array, "n
     m = x.shape[1]
     padded = jnp.pad(x, ((0, 0), (0, -m % TOGETHER))).reshape(len(x), -1, TOGETHER)  # log(1 - b 0) = 0
 
-    def add(column: int, total: Array) -> Array:
+    def add(column: Array, total: Array) -> Array:
         product = jnp.ones_like(b)
         for j in range(TOGETHER):
             product = product * (1.0 - b * padded[:, column, j, None])

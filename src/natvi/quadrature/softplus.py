@@ -62,11 +62,17 @@ def log_positive(x: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
 
     x = 2^e (1 + f), so that log x = e log 2 + log(1 + f); the parts are read from the bits of x. No derivative.
     """
+    power, fraction = split_number(x)
+    return power * LOG_2 + log1p_unit(fraction)
+
+
+def split_number(x: Float[Array, "*rows"]) -> tuple[Float[Array, "*rows"], Float[Array, "*rows"]]:
+    """Return e and f of x = 2^e (1 + f), 0 <= f < 1, for positive numbers that are not tiny."""
     kind, places, bias = (jnp.int64, 52, 1023) if x.dtype == jnp.float64 else (jnp.int32, 23, 127)
     bits = jax.lax.bitcast_convert_type(x, kind)
     power = (bits >> places) - bias
     fraction = jax.lax.bitcast_convert_type((bits & ((1 << places) - 1)) | (bias << places), x.dtype) - 1.0
-    return power.astype(x.dtype) * LOG_2 + log1p_unit(fraction)
+    return power.astype(x.dtype), fraction
 
 
 def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[Rows, Rows, Rows]:

@@ -21,8 +21,8 @@ def test_every_row_is_smoothed_as_if_alone(num_draws: int) -> None:
         np.testing.assert_allclose(found.effective[row], alone.effective, rtol=1e-9)
         np.testing.assert_allclose(found.mean[row], alone.weights @ values[row], rtol=1e-9)
     log_weights, k = map(np.asarray, array_stats.psislw(-ratios))
-    np.testing.assert_allclose(found.k, k, atol=1e-6)
-    np.testing.assert_allclose(found.mean, np.sum(np.exp(log_weights) * values, axis=1), rtol=1e-6)
+    np.testing.assert_allclose(found.k, k, atol=0.05)  # another grid for the fit of the tail
+    np.testing.assert_allclose(found.mean, np.sum(np.exp(log_weights) * values, axis=1), rtol=0.01)
 
 
 def test_rows_without_a_tail() -> None:

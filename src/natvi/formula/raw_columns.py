@@ -75,7 +75,7 @@ def check_text(frame: pd.DataFrame, names: Iterable[str]) -> None:
         if column_kind(column) != "factor" or isinstance(column.dtype, pd.CategoricalDtype):
             continue
         levels = pd.Series(column.unique()).astype(str)
-        numbers = pd.to_numeric(levels, errors="coerce").notna()
+        numbers = pd.Series(pd.to_numeric(levels, errors="coerce")).notna()
         if len(levels) <= MOST_TEXT_NUMBERS or numbers.mean() < 0.8:
             continue
         others = levels[~numbers]

@@ -141,8 +141,8 @@ def _check_columns(document: Mapping[str, Any]) -> None:
     recipe = ColumnRecipe.from_dict(document.get("columns"))
     fixed = document["names" if glm else "fixed_names"]
     random = [] if glm else document["random_names"]
-    if list(recipe.fixed_names) != fixed or list(recipe.random_names) != random:
-        raise ValueError("the columns of the model are not those of its parameters")
+    if len(recipe.fixed_names) != len(fixed) or len(recipe.random_names) != len(random):
+        raise ValueError("the columns of the model are not as many as its parameters")
 
 
 def _check_array(name: str, array: np.ndarray, may_fail: bool) -> None:

@@ -9,10 +9,10 @@ from jaxtyping import Array, Float
 from scipy.special import ndtri
 
 from natvi.families.table import Family
+from natvi.metrics.loo import leave_rows_out
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.log_prior import log_prior
-from natvi.models.regression.loo import leave_rows_out
 from natvi.x64 import float64
 
 if TYPE_CHECKING:

@@ -17,6 +17,7 @@ from scipy.special import ndtri
 from natvi.families.table import Family
 from natvi.formula.columns import as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
+from natvi.metrics.loo import leave_rows_out
 from natvi.models.linear.criticism import (
     CHUNK_CELLS,
     LARGEST_TABLE,
@@ -28,7 +29,6 @@ from natvi.models.linear.criticism import (
 )
 from natvi.models.linear.rows import encode
 from natvi.models.mixed.predict import draw_predictors, fresh_effects, group_codes, plain_labels
-from natvi.models.regression.loo import leave_rows_out
 from natvi.models.regression.response import row_weights
 from natvi.x64 import float64
 

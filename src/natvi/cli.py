@@ -20,6 +20,7 @@ from rich.markup import escape
 
 from natvi.data import load_epilepsy
 from natvi.formula.design import parse_formula
+from natvi.formula.dot import expand_dot, has_dot
 from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
 from natvi.models.loading import load
@@ -27,6 +28,7 @@ from natvi.models.mixed.door import glmm
 from natvi.models.mixed.methods import METHODS
 from natvi.result import Result
 from natvi.run import storage
+from natvi.run.files import write_text
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 notices = Console(stderr=True)
@@ -73,6 +75,8 @@ def fit(
     options = _given(link=link, weights=weights) | {"family": family, "prior": _number(prior), "missing": missing}
     steps = _given(order=order, step_size=step_size, num_samples=num_samples, batch_size=batch_size)
     loop = _given(max_steps=max_steps, tolerance=tolerance, checkpoint=checkpoint)
+    if has_dot(formula):  # what it stands for only the data can tell
+        formula = expand_dot(formula, _read(data), weights)
     grouped = parse_formula(formula).group is not None
     if grouped:
         for name, value in (("structure", structure), ("batch_size", batch_size)):
@@ -188,11 +192,11 @@ def _deliver(result: Result, out: Path | None, report: Path | None, json_file: P
     else:
         sys.stdout.write(f"{result}\n")
     if json_file is not None and json_file != Path("-"):
-        json_file.write_text(document + "\n", encoding="utf-8")
+        write_text(json_file, document + "\n")
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         result.save(out / "fit.natvi")
-        (out / "summary.json").write_text(document + "\n", encoding="utf-8")
+        write_text(out / "summary.json", document + "\n")
         result.report(out / "report.html")
         _say(f"saved: {out}/fit.natvi, summary.json, report.html")
     if report is not None:

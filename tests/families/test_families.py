@@ -39,8 +39,8 @@ def test_mean_variance_start_and_draw(family: Family):
 def test_find_family():
     assert find_family("bernoulli") is FAMILIES["bernoulli"]
     assert find_family("gaussian", "identity") is FAMILIES["gaussian"]
-    binomial = find_family("binomial", "probit")
-    assert binomial.name == "binomial" and binomial.expected is find_family("bernoulli", "probit").expected
+    binomial = find_family("binomial", "cloglog")
+    assert binomial.name == "binomial" and binomial.expected is find_family("bernoulli", "cloglog").expected
     assert find_family("binomial").link == "logit"
 
 

@@ -76,7 +76,7 @@ def brute_outcomes(link: str) -> tuple[np.ndarray, np.ndarray]:
 def test_binary_rows(link, together):
     """A batch that mixes tiny and huge variances is as accurate as rows one by one."""
     y, m, s = grid(PROPORTIONS)
-    family = find_family("bernoulli", link)
+    family = find_family("binomial", link)
 
     def expected(y, m, v):
         return family.expected(y, PredictorMoments(m, v))
@@ -98,7 +98,7 @@ def test_binary_rows(link, together):
 def test_value_without_variance_is_the_density(link):
     """`expected` at a point is `log_density`, and its derivatives are those of `log_density`."""
     y, m = (a.ravel() for a in np.meshgrid(PROPORTIONS, np.linspace(-6, 4, 41), indexing="ij"))
-    family = find_family("bernoulli", link)
+    family = find_family("binomial", link)
     got = to_host(quick_jit(lambda y, m: family.expected(y, PredictorMoments(m, jnp.zeros_like(m))))(y, m))
 
     def one(y, eta):
@@ -109,6 +109,16 @@ def test_value_without_variance_is_the_density(link):
     np.testing.assert_allclose(got.value, values[0], rtol=1e-8)
     np.testing.assert_allclose(got.d_eta, values[1], rtol=1e-7, atol=1e-8)
     np.testing.assert_allclose(got.d_eta_eta, values[2], rtol=1e-6, atol=1e-8)
+
+
+def test_a_probit_response_of_zero_or_one():
+    """Half the work of a proportion, and the same numbers."""
+    y, m, s = grid(np.array([0.0, 1.0]))
+    one, share = (find_family(name, "probit") for name in ("bernoulli", "binomial"))
+    y, m, v = jnp.asarray(y), jnp.asarray(m), jnp.asarray(s**2)
+    for a, b in zip(*(f.expected(y, PredictorMoments(m, v))[:3] for f in (one, share)), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-11)
+    np.testing.assert_allclose(one.log_density(y, m, None), share.log_density(y, m, None), rtol=1e-13)
 
 
 @pytest.mark.parametrize("link", LINKS)

@@ -1,24 +1,29 @@
 """Bernoulli and binomial responses with the links logit, probit and cloglog.
 
 A binomial row is a Bernoulli row whose response is the proportion of successes and whose weight is the number of
-trials; the constant log C(n, n y) is added by the rows. So every function below takes y anywhere in [0, 1]. The rarer
-outcome has the share k = min(y, 1 - y), and t = -eta if y > 1/2, else eta, so that a response of 0 or 1 is the loss of
-t alone and small values keep their relative accuracy.
+trials; the constant log C(n, n y) is added by the rows. So the functions of a binomial row take y anywhere in [0, 1].
+The rarer outcome has the share k = min(y, 1 - y), and t = -eta if y > 1/2, else eta, so that a response of 0 or 1 is
+the loss of t alone and small values keep their relative accuracy.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.scipy.special import log_ndtr, ndtr
+from jax.scipy.special import ndtr
 from jaxtyping import Array, Float
 
 from natvi.families.family import Family
 from natvi.families.rows import PredictorMoments, RowExpectation
-from natvi.quadrature.binary_losses import expected_cloglog_loss, expected_probit_loss
+from natvi.quadrature.binary_losses import (
+    cloglog_loss,
+    expected_cloglog_loss,
+    expected_probit_loss,
+    probit_loss,
+    probit_loss_of_one,
+)
 from natvi.quadrature.softplus import expected_softplus, log1p_unit
-
-LARGEST = 30.0  # exp(-e^30) is 0, and 1 - exp(-e^-30) is e^-30, to all digits
 
 
 def _sign_and_share(y: Array) -> tuple[Array, Array]:
@@ -31,6 +36,25 @@ def _variance(mean: Array, disp: Array | None) -> Array:
 
 def _drawn(mean: Callable[[Array], Array], key: Array, eta: Array) -> Array:
     return jax.random.bernoulli(key, mean(eta)).astype(eta.dtype)
+
+
+def _with_slopes(loss: Callable[..., tuple[Array, Array, Array]]) -> Callable[..., Array]:
+    """Return the first part of a loss (f, f', f'') of t, differentiated in t by the other parts.
+
+    The library's functions and their derivatives cost thirty times as much.
+    """
+
+    @jax.custom_jvp
+    def value(t: Any, *fixed: Any) -> Array:
+        return loss(t, *fixed)[0]
+
+    @jax.custom_jvp
+    def slope(t: Any, *fixed: Any) -> Array:
+        return loss(t, *fixed)[1]
+
+    value.defjvp(lambda at, moves: (value(*at), slope(*at) * moves[0]))
+    slope.defjvp(lambda at, moves: (slope(*at), loss(*at)[2] * moves[0]))
+    return value
 
 
 # --- logit -------------------------------------------------------------------------------------------------
@@ -72,21 +96,28 @@ def _logit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 # --- probit ------------------------------------------------------------------------------------------------
 
 
+_probit_value, _probit_value_of_one = _with_slopes(probit_loss), _with_slopes(probit_loss_of_one)
+
+
 def _probit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
-    # log p = (1 - k) log Phi(-t) + k log Phi(t)
-    sign, share = _sign_and_share(y)
-    t = sign * eta
-    return (1.0 - share) * _log_normal(-t) + jnp.where(share > 0, share * _log_normal(t), 0.0)
-
-
-def _log_normal(x: Array) -> Array:
-    """Return log Phi(x), relatively accurate on the right too."""
-    right = x > 1.0
-    upper = jnp.log1p(-ndtr(-jnp.where(right, x, 1.0)))
-    return jnp.where(right, upper, log_ndtr(jnp.where(right, 1.0, x)))
+    # log p = log Phi(-t): y is 0 or 1
+    sign, _ = _sign_and_share(y)
+    return -_probit_value_of_one(sign * eta)
 
 
 def _probit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    sign, _ = _sign_and_share(y)
+    value, slope, curvature = expected_probit_loss(sign * x.mean, x.variance)
+    return RowExpectation(-value, -sign * slope, -curvature)
+
+
+def _probit_share_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = (1 - k) log Phi(-t) + k log Phi(t)
+    sign, share = _sign_and_share(y)
+    return -_probit_value(sign * eta, share)
+
+
+def _probit_share_expected(y: Array, x: PredictorMoments) -> RowExpectation:
     sign, share = _sign_and_share(y)
     value, slope, curvature = expected_probit_loss(sign * x.mean, x.variance, share)
     return RowExpectation(-value, -sign * slope, -curvature)
@@ -103,20 +134,12 @@ def _probit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 # --- cloglog -----------------------------------------------------------------------------------------------
 
 
-def _log_success(eta: Array) -> Array:
-    """Return log(1 - exp(-e^eta)), with first and second derivatives that are finite everywhere."""
-    left = eta < 0
-    # eta < 0:  eta + log((1 - e^-w)/w),  w = e^eta
-    low = jnp.where(left, eta, -1.0)
-    w = jnp.exp(jnp.maximum(low, -LARGEST))
-    # eta > 0:  log(1 - e^-w)
-    high = jnp.exp(jnp.where(left, 0.0, jnp.minimum(eta, LARGEST)))
-    return jnp.where(left, low + jnp.log(-jnp.expm1(-w) / w), jnp.log1p(-jnp.exp(-high)))
+_cloglog_value = _with_slopes(cloglog_loss)  # -log(1 - exp(-e^-t))
 
 
 def _cloglog_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = y log(1 - exp(-e^eta)) - (1 - y) e^eta
-    success = jnp.where(y > 0, y * _log_success(eta), 0.0)
+    success = jnp.where(y > 0, -y * _cloglog_value(-eta), 0.0)
     return success - jnp.where(y < 1, (1.0 - y) * jnp.exp(jnp.where(y < 1, eta, 0.0)), 0.0)
 
 
@@ -175,4 +198,12 @@ CLOGLOG = Family(
     variance=_variance,
     start=_cloglog_start,
     draw=_cloglog_draw,
+)
+
+# A binomial row is a bernoulli row whose response is a proportion and whose weight is the number of trials. With the
+# probit link a response of 0 or 1 is half the work.
+BINOMIAL = (
+    LOGIT._replace(name="binomial"),
+    PROBIT._replace(name="binomial", log_density=_probit_share_log_density, expected=_probit_share_expected),
+    CLOGLOG._replace(name="binomial"),
 )

@@ -7,6 +7,7 @@ It is plain data. It goes through JSON, and applying it runs only the functions 
 """
 
 import math
+import warnings
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -16,7 +17,8 @@ import pandas as pd
 
 from natvi.formula.components import Component, Factor, Numeric, Polynomial, Spline
 from natvi.formula.expressions import FUNCTIONS, Expression
-from natvi.formula.raw_columns import Array, as_frame, check_complete, check_finite, listing, read_column
+from natvi.formula.frames import as_frame
+from natvi.formula.raw_columns import Array, check_complete, check_finite, listing, read_column
 from natvi.formula.recipe_json import get_field, get_items, to_plain
 
 __all__ = [
@@ -123,7 +125,15 @@ class ColumnRecipe:
         frame = as_frame(new_data)
         check_complete(frame, self.used_columns)
         check_finite(frame, self.used_columns)
-        return self.evaluate(frame)
+        found = self.evaluate(frame)
+        self._warn_about_splines(frame)
+        return found
+
+    def _warn_about_splines(self, frame: pd.DataFrame) -> None:
+        """Says where a spline is asked for values outside the range it was fitted to."""
+        for component in (component for term in self.fixed + self.random for component in term.components):
+            if isinstance(component, Spline) and (words := component.out_of_range(frame)):
+                warnings.warn(words, stacklevel=3)
 
     def evaluate(self, frame: pd.DataFrame) -> tuple[Array, Array, Array]:
         """Does the work of `apply` for a frame whose columns are known to have no gaps."""
@@ -191,7 +201,9 @@ def assemble(terms: tuple[TermRecipe, ...], frame: pd.DataFrame) -> Array:
 
 
 def _check_result(matrix: Array, names: list[str]) -> None:
-    if np.isfinite(matrix.sum()) or (finite := np.isfinite(matrix)).all():
+    with np.errstate(all="ignore"):
+        total = matrix.sum()
+    if np.isfinite(total) or (finite := np.isfinite(matrix)).all():
         return
     column = int(np.argmin(finite.all(axis=0)))
     count = int((~finite[:, column]).sum())

@@ -20,6 +20,8 @@ from natvi.formula.recipe_json import (
     require_table,
 )
 
+FAR = 0.05  # how far beyond its range a spline may be asked, as a share of it
+
 
 class Component(ABC):
     """Some columns of a term, computed from raw columns. Subclasses are frozen dataclasses."""
@@ -130,6 +132,21 @@ class Spline(Computed):
     def width(self) -> int:
         """Number of columns of the matrix."""
         return len(self.transform[0])
+
+    def out_of_range(self, frame: pd.DataFrame) -> str:
+        """Returns a sentence about rows beyond the outermost knots, or an empty text."""
+        low, high = self.knots[self.degree], self.knots[-self.degree - 1]
+        values = self.expression.rows(frame)
+        beyond = np.maximum(low - values, values - high)
+        outside = beyond > FAR * (high - low)
+        if not outside.any():
+            return ""
+        name = ", ".join(sorted(self.columns))
+        return (
+            f"{int(outside.sum()):,} of {len(values):,} rows lie outside the range of {name} that bs() was fitted to, "
+            f"{low:.6g} to {high:.6g}, by up to {beyond.max():.3g}. There the spline goes on as a polynomial of degree "
+            f"{self.degree}, which says nothing about the data: stay within the range, or fit again with such rows."
+        )
 
     def evaluate(self, frame: pd.DataFrame) -> Array:
         """Returns the transformed basis, shape (rows, width)."""

@@ -20,8 +20,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from natvi.formula.columns import ColumnRecipe
+from natvi.formula.frames import as_frame
 from natvi.formula.left_side import LeftSide, read_left_side
-from natvi.formula.raw_columns import Array, as_frame, check_finite, listing
+from natvi.formula.raw_columns import Array, check_finite, check_text, listing
 from natvi.formula.syntax import is_binary, parse, render, summands, syntax_error, ungroup, walk
 from natvi.formula.term_recipes import build_part, check_recipe, offset_expressions
 from natvi.formula.terms import column_names, expand_terms, roles_of
@@ -130,6 +131,8 @@ def parse_formula(formula: str) -> Formula:
         '1 + base*trt'
     """
     left, right = _sides(formula)
+    if is_binary(ungroup(left), "STAR_STAR"):
+        raise ValueError(f"for a power of the response write I({render(ungroup(left))}) ~ ....")
     plain: list[str] = []
     bars: list[Any] = []
     for sign, item in summands(right):
@@ -267,6 +270,7 @@ def build_design(
     table, examples = prepare_table(frame, roles)
     for terms in (fixed_terms, random_terms):
         check_size(terms, table, examples, max_columns)
+    check_text(frame, sorted(roles_of(fixed_terms + random_terms).get("plain", ())))
     sample = sample_rows(len(table), examples)
     fixed, expected_X = build_part(fixed_terms, table, sample)
     random, expected_Z = build_part(random_terms, table, sample)

@@ -22,6 +22,16 @@ BINARY: dict[str, Callable[..., Array]] = {
     "truediv": np.true_divide,
     "pow": np.power,
 }
+# 1 where true, else 0
+COMPARISONS: dict[str, Callable[..., Array]] = {
+    "gt": lambda a, b: np.greater(a, b).astype(np.float64),
+    "ge": lambda a, b: np.greater_equal(a, b).astype(np.float64),
+    "lt": lambda a, b: np.less(a, b).astype(np.float64),
+    "le": lambda a, b: np.less_equal(a, b).astype(np.float64),
+    "eq": lambda a, b: np.equal(a, b).astype(np.float64),
+    "ne": lambda a, b: np.not_equal(a, b).astype(np.float64),
+}
+BINARY |= COMPARISONS
 # Operation -> (number of arguments, number of stored values).
 SHAPES: dict[str, tuple[int, int]] = {"column": (0, 0), "number": (0, 1), "center": (1, 1), "scale": (1, 2)}
 SHAPES |= dict.fromkeys([*FUNCTIONS, *UNARY], (1, 0)) | dict.fromkeys(BINARY, (2, 0))
@@ -68,7 +78,12 @@ class Expression:
             return args[0] - self.values[0]
         if self.op == "scale":
             return (args[0] - self.values[0]) / self.values[1]
-        return _CALLS[self.op](*args)
+        return np.asarray(_CALLS[self.op](*args))
+
+    def constant(self) -> float:
+        """Returns the value of an expression that reads no column; not always finite."""
+        with np.errstate(all="ignore"):
+            return float(self.evaluate(pd.DataFrame()))
 
     def rows(self, frame: pd.DataFrame) -> Array:
         """Returns the values with one entry per row of `frame`."""

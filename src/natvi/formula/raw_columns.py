@@ -2,7 +2,6 @@
 
 import difflib
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -10,19 +9,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 Level = str | int | float | bool
-
-
-def as_frame(data: Any) -> pd.DataFrame:
-    """Returns `data` as a DataFrame; dicts, records and other frames are converted."""
-    if isinstance(data, pd.DataFrame):
-        return data
-    try:
-        return data.to_pandas() if hasattr(data, "to_pandas") else pd.DataFrame(data)
-    except Exception as error:
-        raise ValueError(
-            f"data of type {type(data).__name__} cannot be read as a table ({error}). "
-            "Give a pandas DataFrame or a dict of equally long columns."
-        ) from error
+MOST_TEXT_NUMBERS = 12  # levels of a text column that are numbers, such as months
 
 
 def listing(items: Iterable[object], limit: int = 20) -> str:
@@ -79,6 +66,26 @@ def read_numeric(frame: pd.DataFrame, name: str) -> Array:
             f"Convert it with pd.to_numeric(df[{name!r}])."
         )
     return column.to_numpy(dtype=np.float64)
+
+
+def check_text(frame: pd.DataFrame, names: Iterable[str]) -> None:
+    """Raises for a column of numbers that came as text: as a factor it would have a coefficient for every number."""
+    for name in names:
+        column = read_column(frame, name)
+        if column_kind(column) != "factor" or isinstance(column.dtype, pd.CategoricalDtype):
+            continue
+        levels = pd.Series(column.unique()).astype(str)
+        numbers = pd.Series(pd.to_numeric(levels, errors="coerce")).notna()
+        if len(levels) <= MOST_TEXT_NUMBERS or numbers.mean() < 0.8:
+            continue
+        others = levels[~numbers]
+        rest = f" but for {listing(others, 3)}" if len(others) else ""
+        fix = ", errors='coerce'" if len(others) else ""
+        raise ValueError(
+            f"column {name!r} holds numbers as text{rest}: {len(levels):,} of them such as {listing(levels, 3)}, "
+            f"and text is a factor with a coefficient for each. Make it numbers, df[{name!r}] = pd.to_numeric("
+            f"df[{name!r}]{fix}), or say that it is a factor: C({name})."
+        )
 
 
 def missing_counts(frame: pd.DataFrame, names: Iterable[str]) -> dict[str, int]:

@@ -1,5 +1,7 @@
 """Syntax trees of formulas: formulae's parser with its gaps closed, and the way back to text."""
 
+import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -9,11 +11,34 @@ from formulae.parser import Parser
 from formulae.scanner import Scanner
 from formulae.token import Token
 
+DOT = re.compile(r"(?<![\w.)\]])\.(?![\w.(])")  # a point that is no part of a name or a number
+_POWER = re.compile(r"\^")
+_QUOTED = re.compile(r"(`[^`]*`|'[^']*'|\"[^\"]*\")")
+MOST_TERMS, LARGEST_POWER = 5000, 100
+
+
+def replace_outside_quotes(pattern: re.Pattern[str], new: str, text: str) -> str:
+    """Returns a text with a pattern replaced, but not within quotes and backquotes.
+
+    Example:
+        >>> replace_outside_quotes(re.compile("hat"), "**", "xhat2 + `hat`")
+        'x**2 + `hat`'
+    """
+    parts = _QUOTED.split(text)
+    return "".join(part if i % 2 else pattern.sub(lambda _: new, part) for i, part in enumerate(parts))
+
 
 def parse(text: str) -> Any:
-    """Parses with formulae's parser, which by itself ignores what it cannot read at the end."""
+    """Parses with formulae's parser, which by itself ignores what it cannot read at the end.
+
+    `^` is read as `**`, as R reads it.
+    """
+    if DOT.search(_QUOTED.sub("", text)):
+        raise syntax_error(
+            text, "'.' means all other columns, which only natvi.glm and natvi.glmm know: write the names"
+        )
     try:
-        tokens = Scanner(text).scan(add_intercept=False)
+        tokens = Scanner(replace_outside_quotes(_POWER, "**", text)).scan(add_intercept=False)
     except IndexError as error:
         raise syntax_error(text, "a backquote is not closed") from error
     except Exception as error:
@@ -25,10 +50,53 @@ def parse(text: str) -> Any:
         reason = "it ends too early" if parser.at_end() else str(error)
         raise syntax_error(text, reason) from error
     if not parser.at_end():
+        if parser.peek().lexeme in ("<", "<=", ">", ">=", "==", "!="):
+            raise syntax_error(text, "comparisons stand in I(), as in I(x > 3), which is 1 where it is true and else 0")
         raise syntax_error(text, f"cannot read it from {parser.peek().lexeme!r} on")
-    for node in walk(tree):
-        _check_power(node)
+    try:
+        for node in walk(tree):
+            _check_power(node)
+        if num_terms(tree) > MOST_TERMS:
+            raise ValueError(
+                f"the formula {_shown(text)} leads to more than {MOST_TERMS:,} terms. Use fewer variables or a smaller "
+                "power: (a + b + c)**2 means all interactions of two of them."
+            )
+    except RecursionError as error:
+        raise syntax_error(text, "it is nested too deeply") from error
     return tree
+
+
+def _shown(text: str) -> str:
+    return repr(text if len(text) <= 200 else text[:200] + " ...")
+
+
+def num_terms(node: Any) -> float:
+    """Returns how many terms a formula leads to at most; infinity for a power that is no small number.
+
+    Example:
+        >>> num_terms(parse("(a + b + c)**2 + a*d"))
+        9
+    """
+    if isinstance(node, syntax.Grouping):
+        return num_terms(node.expression)
+    if not isinstance(node, syntax.Binary):
+        return 1
+    if node.operator.kind in ("PLUS", "MINUS"):
+        return sum(num_terms(part) for _, part in summands(node))
+    kind, left = node.operator.kind, num_terms(node.left)
+    if kind == "STAR_STAR":
+        power = getattr(ungroup(node.right), "value", None)
+        if left == 1 or not isinstance(power, int):
+            return 1  # refused or explained elsewhere
+        if left > MOST_TERMS or power > LARGEST_POWER:
+            return math.inf
+        return sum(math.comb(int(left), k) for k in range(1, min(power, int(left), 30) + 1))
+    right = num_terms(node.right)
+    if kind == "STAR":
+        return left + right + left * right
+    if kind in ("COLON", "SLASH"):
+        return left * right + (left if kind == "SLASH" else 0)
+    return left + right
 
 
 def _join_bars(text: str, tokens: list[Any]) -> list[Any]:
@@ -47,7 +115,7 @@ def _join_bars(text: str, tokens: list[Any]) -> list[Any]:
 def syntax_error(text: str, reason: str) -> ValueError:
     """Returns the error for a formula that cannot be read."""
     return ValueError(
-        f"cannot read the formula {text!r}: {reason.rstrip('.')}. A formula looks like "
+        f"cannot read the formula {_shown(text)}: {reason.rstrip('.')}. A formula looks like "
         "'y ~ x*z + log(w) + (1 | g)'. Put random effects in parentheses and column names with unusual "
         "characters in backquotes."
     )

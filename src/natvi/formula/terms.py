@@ -2,6 +2,7 @@
 
 import copy
 import math
+import sys
 from collections import Counter
 from typing import Any
 
@@ -12,14 +13,15 @@ from formulae.terms.call_resolver import CallResolver, LazyCall, LazyOperator, L
 from formulae.terms.terms import Intercept
 from formulae.terms.variable import Variable
 
-from natvi.formula.expressions import BINARY, FUNCTIONS, UNARY, Expression
+from natvi.formula.expressions import BINARY, COMPARISONS, FUNCTIONS, UNARY, Expression
 from natvi.formula.syntax import is_binary, parse, render, syntax_error, walk
 
-_RANKS = {"add": 1, "sub": 1, "mul": 2, "truediv": 2, "neg": 3, "pos": 3, "pow": 4}
+_RANKS = dict.fromkeys(COMPARISONS, 0) | {"add": 1, "sub": 1, "mul": 2, "truediv": 2, "neg": 3, "pos": 3, "pow": 4}
 STATEFUL = {"center": "center", "scale": "scale", "standardize": "scale"}
 BASES = ("poly", "bs")
 _FACTORS = ("C", "T", "S")
 _CONTRASTS = ("Treatment", "Sum")
+WIDEST_BASIS = 200  # columns of bs() or poly()
 PROPORTIONS = ("p", "prop", "proportion")
 _KNOWN = ", ".join([*FUNCTIONS, "I", *STATEFUL, *BASES, *_FACTORS, "offset"])
 
@@ -99,12 +101,24 @@ def role_of(component: Any) -> tuple[str, frozenset[str]]:
             _check_contrast(arg)
         return "factor", frozenset({call.args[0].name})
     if callee in BASES and call.args:
-        if not all(isinstance(arg, LazyValue) for arg in [*call.args[1:], *call.kwargs.values()]):
+        options = [*call.args[1:], *call.kwargs.values()]
+        if not all(isinstance(arg, LazyValue) for arg in options):
             raise ValueError(f"the options of {call} must be plain numbers, as in poly(x, 2) or bs(x, df=5).")
+        if basis_width(call) > WIDEST_BASIS:
+            raise ValueError(
+                f"{call} would make more than {WIDEST_BASIS} columns. Take a smaller number, as in bs(x, df=5): a few "
+                "columns bend as much as data can tell."
+            )
         return "numeric", needs_column(to_expression(call.args[0]), call)
     if callee == "offset":
         return "offset", to_expression(_only_argument(call)).columns
     return "numeric", needs_column(to_expression(call), call)
+
+
+def basis_width(call: Any) -> float:
+    """Returns the largest number among the options of bs() or poly(), a bound on the number of columns."""
+    values = [option.value for option in [*call.args[1:], *call.kwargs.values()]]
+    return max((value for value in values if type(value) in (int, float)), default=1)
 
 
 def roles_of(terms: list[Any]) -> dict[str, set[str]]:
@@ -147,11 +161,18 @@ def to_expression(lazy: Any) -> Expression:
     if isinstance(lazy, LazyVariable):
         return Expression("column", name=lazy.name)
     if isinstance(lazy, LazyValue) and type(lazy.value) in (int, float):
-        return Expression("number", values=(float(lazy.value),))
+        return Expression("number", values=(_finite(lazy.value, lazy),))
     if isinstance(lazy, LazyOperator) and lazy.op.__name__ in BINARY | UNARY:
-        return Expression(lazy.op.__name__, tuple(to_expression(arg) for arg in lazy.args))
+        expression = Expression(lazy.op.__name__, tuple(to_expression(arg) for arg in lazy.args))
+        if not expression.columns:
+            _finite(expression.constant(), lazy)  # formulae would compute with numbers of any length
+        return expression
     if not isinstance(lazy, LazyCall):
-        raise ValueError(f"cannot use {str(lazy)!r} in a formula: only + - * / ** of columns, numbers and {_KNOWN}.")
+        hint = " For a level of a factor write C(x), or make a column of it." if isinstance(lazy, LazyValue) else ""
+        raise ValueError(
+            f"cannot use {str(lazy)!r} in a formula: only + - * / ** and comparisons of columns, numbers and {_KNOWN}."
+            f"{hint}"
+        )
     name = lazy.callee.removeprefix("np.")
     if name in FUNCTIONS:
         return Expression(name, (to_expression(_only_argument(lazy)),))
@@ -167,6 +188,18 @@ def to_expression(lazy: Any) -> Expression:
         f"unknown function {lazy.callee!r} in a formula. Known: {_KNOWN}. "
         "For anything else add a column to the data and use its name."
     )
+
+
+def _finite(value: Any, lazy: Any) -> float:
+    """Returns a number as a float; raises if it is too large for one."""
+    number = float(value) if abs(value) <= sys.float_info.max else math.inf
+    if not math.isfinite(number):
+        text = str(lazy)
+        raise ValueError(
+            f"{text if len(text) < 40 else text[:40] + '...'} in a formula is not a finite number. Numbers go up to "
+            "1.8e308: write a smaller one."
+        )
+    return number
 
 
 def _stateful(lazy: Any) -> Expression:

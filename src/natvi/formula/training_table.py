@@ -16,7 +16,7 @@ from natvi.formula.raw_columns import (
     read_column,
     read_numeric,
 )
-from natvi.formula.terms import column_names, components_of, role_of
+from natvi.formula.terms import BASES, basis_width, column_names, components_of, role_of
 from natvi.formula.weights import RowWeights
 
 _CHECK_ROWS = 200
@@ -123,10 +123,17 @@ def check_size(terms: list[Any], table: pd.DataFrame, examples: dict[str, NDArra
                 levels = len(examples[name])
                 width *= levels
                 worst, most = (name, levels) if levels > most else (worst, most)
+            elif role == "numeric" and getattr(component, "call", None) and component.call.callee in BASES:
+                width *= int(basis_width(component.call))
             if role == "factor" and len(component.call.args) + len(component.call.kwargs) > 1:
                 _check_reference(component.call, table[name].iloc[examples[name]].tolist())
         total += width
     size = total * len(table) * 8
+    if not worst and (total > max_columns or size > _MAX_BYTES):
+        raise ValueError(
+            f"the formula leads to about {total:,} columns for {len(table):,} rows ({size / 2**30:,.1f} GiB); at most "
+            f"{max_columns:,} columns and {_MAX_BYTES / 2**30:.0f} GiB are built. Use fewer terms."
+        )
     if worst and (total > max_columns or size > _MAX_BYTES):
         raise ValueError(
             f"column {worst!r} has {most:,} levels, which leads to about {total:,} columns for "

@@ -4,6 +4,8 @@ Kallioinen et al. (2024): the posterior is weighted towards prior^a or likelihoo
 and the distance between the two, per unit of log2 a, is the sensitivity. ArviZ computes it.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 
@@ -27,20 +29,22 @@ def sensitivity_table(draws: dict[str, np.ndarray], log_prior: np.ndarray, log_l
 
 
 def _weights(component: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    from arviz_stats.base import array_stats
-
     found = []
     for alpha in ALPHAS:
-        logs = np.asarray(array_stats.power_scale_lw(component[None], alpha=alpha, axis=[0, 1]))
+        logs = np.asarray(_array_stats().power_scale_lw(component[None], alpha=alpha, axis=[0, 1]))
         weights = np.exp(logs - logs.max())
         found.append(weights / weights.sum())
     return found[0], found[1]
 
 
 def _sensitivity(values: np.ndarray, lower: np.ndarray, upper: np.ndarray) -> float:
-    from arviz_stats.base import array_stats
+    return float(_array_stats().power_scale_sense(values[None], lower, upper, *ALPHAS, chain_axis=0, draw_axis=1))
 
-    return float(array_stats.power_scale_sense(values[None], lower, upper, *ALPHAS, chain_axis=0, draw_axis=1))
+
+def _array_stats() -> Any:
+    from arviz_stats.base import array_stats  # only where it is asked for: importing it takes time
+
+    return array_stats
 
 
 def _diagnose(prior: float, likelihood: float) -> str:

@@ -123,7 +123,8 @@ class GroupedRows(eqx.Module):
         cross = self.per_group(
             jnp.stack([jnp.sum(self.X * weighted[k], axis=1) for k in range(self.Z.shape[0])], axis=1)
         )
-        shared = (self.X * weight).reshape(p, -1) @ self.X.reshape(p, -1).T
+        cells = weight.size  # -1 is undefined where p is 0
+        shared = (self.X * weight).reshape(p, cells) @ self.X.reshape(p, cells).T
         return local, cross, shared
 
 

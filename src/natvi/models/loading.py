@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from natvi.models.file_check import check_contents
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.result import Result
@@ -19,14 +20,15 @@ MODELS = {"glm": GlmFit, "glmm": MixedFit}
 def load(path: str | Path) -> Result:
     """Load a fit saved by `Result.save`; nothing in the file is executed."""
     arrays, document = storage.read(path, KIND)
-    name = document.get("model")
-    if name not in MODELS:
+    name = document.get("model") if isinstance(document, dict) else None
+    if not isinstance(name, str) or name not in MODELS:
         raise storage.StorageError(
             f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."
         )
     try:
+        check_contents(arrays, document)
         return rebuild(arrays, document)
-    except (KeyError, TypeError, ValueError) as error:
+    except Exception as error:  # whatever a forged file leads to
         raise storage.StorageError(
             f"{path} does not hold a fit that this natvi can rebuild ({type(error).__name__}: {error}). It was made by "
             "another version or another program: fit the model again, or upgrade natvi."

@@ -39,12 +39,15 @@ class System(Protocol):
     Attributes:
         memory: How many past steps the mixing remembers.
         whole_residual: Whether the residual holds the whole step, so that half its square is the rise that is left.
-        compiles_quickly: Whether its program is better compiled quickly than run quickly.
     """
 
     memory: ClassVar[int]
     whole_residual: ClassVar[bool]
-    compiles_quickly: ClassVar[bool]
+
+    @property
+    def compiles_quickly(self) -> bool:
+        """Whether its program is better compiled quickly than run quickly."""
+        ...
 
     def start(self, start: Any) -> Packed:
         """Return the first point, from what the model starts with."""

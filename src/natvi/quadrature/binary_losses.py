@@ -8,11 +8,13 @@ follows the peak's width, so that small values keep their relative accuracy. Bey
 share of the sd.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from natvi.quadrature.mills import mills_ratio
-from natvi.quadrature.softplus import LARGEST_STEP, LOG_ACCURACY, WIDEST, log1p_unit
+from natvi.quadrature.softplus import LARGEST_STEP, LOG_2, LOG_ACCURACY, WIDEST, log1p_unit, log_positive, split_number
 from natvi.quadrature.trapezoid import trapezoid
 
 FARTHEST = 37.0  # e^{-37^2/2} is the smallest number there is
@@ -27,12 +29,14 @@ SINH_SERIES = (1 / 6, -1 / 180, 1 / 2835, -1 / 37800, 1 / 467775, -691 / 3831077
 Rows = Float[Array, "*rows"]
 
 
-def expected_probit_loss(m: Rows, v: Rows, share: Rows) -> tuple[Rows, Rows, Rows]:
+def expected_probit_loss(m: Rows, v: Rows, share: Rows | None = None) -> tuple[Rows, Rows, Rows]:
     """Return E f(t), E f'(t), E f''(t) for t ~ N(m, v) and f(t) = -(1 - share) log Phi(-t) - share log Phi(t).
+
+    Without a share it is zero everywhere, and the work is half.
 
     Example:
         >>> import jax.numpy as jnp
-        >>> value, slope, curvature = expected_probit_loss(jnp.zeros(1), jnp.zeros(1), jnp.zeros(1))
+        >>> value, slope, curvature = expected_probit_loss(jnp.zeros(1), jnp.zeros(1))
         >>> round(float(value[0]), 4), round(float(slope[0]), 4), round(float(curvature[0]), 4)
         (0.6931, 0.7979, 0.6366)
     """
@@ -40,34 +44,66 @@ def expected_probit_loss(m: Rows, v: Rows, share: Rows) -> tuple[Rows, Rows, Row
     widest = _widest(s)
     # the left tail e^{-t^2/2} phi(z) has its peak at t = m / (1 + s^2) and the width 1 / sqrt(1 + s^2)
     centre = jnp.clip(-m * s / (1.0 + s**2), 0.0, FARTHEST)
-    centre = jnp.where(share > 0, 0.0, centre)  # then the right tail of the other half decides
+    if share is not None:
+        centre = jnp.where(share > 0, 0.0, centre)  # then the right tail of the other half decides
     h = jnp.minimum(LARGEST_STEP / jnp.sqrt(1.0 + widest**2), _step(widest, 0.35, PROBIT_STRIP, PROBIT_GROWTH))
 
-    def f(t: Rows) -> tuple[Rows, Rows, Rows]:
-        u = jnp.abs(t)
-        ratio = mills_ratio(u)
-        density = jnp.exp(-0.5 * u**2 - HALF_LOG_2PI)
-        upper = 1.0 / (1.0 - density * ratio)  # 1 / Phi(u)
-        # -log Phi(u) = log(1 + Phi(-u)/Phi(u)),  -log Phi(-u) = u^2/2 + log sqrt(2 pi) - log R(u)
-        small = log1p_unit(density * ratio * upper)
-        large = 0.5 * u**2 + HALF_LOG_2PI - jnp.log(ratio)
-        small_slope, large_slope = density * upper, 1.0 / ratio
-        # the second derivative of -log Phi(-t) is h (h - t) with h = phi(t)/Phi(-t)
-        # at t = u, far out, 1 - R^2 + 4 R^4 + ...
-        far = 1.0 - ratio**2 * (1.0 - 4.0 * ratio**2)
-        small_bend = small_slope * (small_slope + u)
-        large_bend = jnp.where(u > 100.0, far, large_slope * (large_slope - u))
-        right = t > 0
-        own = jnp.where(right, large, small), jnp.where(right, large_slope, small_slope)
-        other = jnp.where(right, small, large), jnp.where(right, small_slope, large_slope)
-        bends = jnp.where(right, large_bend, small_bend), jnp.where(right, small_bend, large_bend)
-        return (
-            own[0] + share * (other[0] - own[0]),
-            own[1] - share * (other[1] + own[1]),
-            bends[0] + share * (bends[1] - bends[0]),
-        )
+    loss = probit_loss_of_one if share is None else partial(probit_loss, share=share)
+    return trapezoid(loss, m, s, centre, h)
 
-    return trapezoid(f, m, s, centre, h)
+
+def probit_loss_of_one(t: Rows) -> tuple[Rows, Rows, Rows]:
+    """Return f(t), f'(t), f''(t) for f(t) = -log Phi(-t): `probit_loss` without a share, at half of its cost.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(part), 4) for part in probit_loss_of_one(jnp.zeros(()))]
+        [0.6931, 0.7979, 0.6366]
+    """
+    right = t > 0
+    u = jnp.where(right, t, -t)
+    ratio = mills_ratio(u)
+    density = jnp.exp(-0.5 * u**2 - HALF_LOG_2PI)
+    # h = phi(t)/Phi(-t):  1/R(u) on the right, phi(u)/Phi(u) on the left
+    slope = jnp.where(right, 1.0, density) / jnp.where(right, ratio, 1.0 - density * ratio)
+    # one logarithm for both sides: of R(u) = 2^e (1 + f), or of 1 + Phi(-u)/Phi(u)
+    power, fraction = split_number(ratio)
+    log = log1p_unit(jnp.where(right, fraction, ratio * slope))
+    value = jnp.where(right, 0.5 * u**2 + HALF_LOG_2PI - power * LOG_2 - log, log)
+    far = 1.0 - ratio**2 * (1.0 - 4.0 * ratio**2)
+    return value, slope, jnp.where(t > 100.0, far, slope * (slope - t))
+
+
+def probit_loss(t: Rows, share: Rows) -> tuple[Rows, Rows, Rows]:
+    """Return f(t), f'(t), f''(t) for f(t) = -(1 - share) log Phi(-t) - share log Phi(t), with small relative errors.
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(part), 4) for part in probit_loss(jnp.zeros(()), jnp.zeros(()))]
+        [0.6931, 0.7979, 0.6366]
+    """
+    right = t > 0
+    u = jnp.where(right, t, -t)
+    ratio = mills_ratio(u)
+    density = jnp.exp(-0.5 * u**2 - HALF_LOG_2PI)
+    upper = 1.0 / (1.0 - density * ratio)  # 1 / Phi(u)
+    # at t = -u:  -log Phi(u) = log(1 + Phi(-u)/Phi(u));  at t = u:  -log Phi(-u) = u^2/2 + log sqrt(2 pi) - log R(u)
+    small = log1p_unit(density * ratio * upper)
+    large = 0.5 * u**2 + HALF_LOG_2PI - log_positive(ratio)
+    small_slope, large_slope = density * upper, 1.0 / ratio
+    # the second derivative of -log Phi(-t) is h (h - t) with h = phi(t)/Phi(-t)
+    # at t = u, far out, 1 - R^2 + 4 R^4 + ...
+    far = 1.0 - ratio**2 * (1.0 - 4.0 * ratio**2)
+    small_bend = small_slope * (small_slope + u)
+    large_bend = jnp.where(u > 100.0, far, large_slope * (large_slope - u))
+    own = jnp.where(right, large, small), jnp.where(right, large_slope, small_slope)
+    other = jnp.where(right, small, large), jnp.where(right, small_slope, large_slope)
+    bends = jnp.where(right, large_bend, small_bend), jnp.where(right, small_bend, large_bend)
+    return (
+        own[0] + share * (other[0] - own[0]),
+        own[1] - share * (other[1] + own[1]),
+        bends[0] + share * (bends[1] - bends[0]),
+    )
 
 
 def expected_cloglog_loss(m: Rows, v: Rows) -> tuple[Rows, Rows, Rows]:
@@ -86,10 +122,17 @@ def expected_cloglog_loss(m: Rows, v: Rows) -> tuple[Rows, Rows, Rows]:
     centre = jnp.clip(centre, 0.0, FARTHEST)
     narrow = 1.5 * jnp.max(jnp.where(s < WIDEST, s * centre, 0.0))  # half as much again: the peak is skew
     step = _step(_widest(s), 0.18, CLOGLOG_STRIP, CLOGLOG_GROWTH)
-    return trapezoid(_cloglog_loss, m, s, centre, jnp.minimum(LARGEST_STEP / jnp.sqrt(1.0 + narrow), step))
+    return trapezoid(cloglog_loss, m, s, centre, jnp.minimum(LARGEST_STEP / jnp.sqrt(1.0 + narrow), step))
 
 
-def _cloglog_loss(t: Rows) -> tuple[Rows, Rows, Rows]:
+def cloglog_loss(t: Rows) -> tuple[Rows, Rows, Rows]:
+    """Return f(t), f'(t), f''(t) for f(t) = -log(1 - exp(-e^{-t})).
+
+    Example:
+        >>> import jax.numpy as jnp
+        >>> [round(float(part), 4) for part in cloglog_loss(jnp.zeros(()))]
+        [0.4587, 0.582, 0.3387]
+    """
     w = jnp.minimum(jnp.exp(-t), 800.0)
     # w < 1:  f = t + w/2 - log(sinh(w/2)/(w/2)),  f' = w/(e^w - 1) = 1 - w/2 + c,  f'' = f' (w/2 + c),
     # where c = (w/2) coth(w/2) - 1

@@ -27,6 +27,8 @@ LIMITS, SHARES, LEAST_ROWS = (1.0, 2.0), (8, 4), 512
 WORTH_IT = 1.6  # how far beyond the limit the widest row has to be
 WIDEST = 64.0  # sds beyond this use the expansion; the difference of two predictors of sd 30 is still within
 
+LOG_2 = 0.6931471805599453
+
 Rows = Float[Array, "*rows"]
 
 # atanh(u)/u as a polynomial in u^2 on [0, 1/9], from Chebyshev nodes; relative error 7e-14
@@ -53,6 +55,24 @@ def log1p_unit(x: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
     for coefficient in reversed(ATANH_SERIES[:-1]):
         series = series * w + coefficient
     return 2.0 * u * series
+
+
+def log_positive(x: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
+    """Return log x for positive numbers that are not tiny, several times faster than the general function.
+
+    x = 2^e (1 + f), so that log x = e log 2 + log(1 + f); the parts are read from the bits of x. No derivative.
+    """
+    power, fraction = split_number(x)
+    return power * LOG_2 + log1p_unit(fraction)
+
+
+def split_number(x: Float[Array, "*rows"]) -> tuple[Float[Array, "*rows"], Float[Array, "*rows"]]:
+    """Return e and f of x = 2^e (1 + f), 0 <= f < 1, for positive numbers that are not tiny."""
+    kind, places, bias = (jnp.int64, 52, 1023) if x.dtype == jnp.float64 else (jnp.int32, 23, 127)
+    bits = jax.lax.bitcast_convert_type(x, kind)
+    power = (bits >> places) - bias
+    fraction = jax.lax.bitcast_convert_type((bits & ((1 << places) - 1)) | (bias << places), x.dtype) - 1.0
+    return power.astype(x.dtype), fraction
 
 
 def expected_softplus(m: Rows, v: Rows, log_scale: Rows | None = None) -> tuple[Rows, Rows, Rows]:

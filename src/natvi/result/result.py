@@ -14,6 +14,7 @@ from natvi.judge.sensitivity import sensitivity_table
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
 from natvi.run import Outcome, storage
+from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
@@ -198,6 +199,7 @@ class Result:
             A frame with columns prior, likelihood and diagnosis, a line for each parameter but the random effects.
         """
         model = self._predictive()
+        num_draws, seed = _draws(num_draws, seed)
         draws = self.sample(num_draws, seed, random_effects=False)
         likelihood = model.log_likelihood(num_draws, seed).sum(axis=1)
         return sensitivity_table(draws, model.log_prior(num_draws, seed), likelihood)
@@ -258,9 +260,7 @@ class Result:
         Returns:
             Arrays by name with leading axis `num_samples`.
         """
-        if num_samples < 1:
-            raise ValueError(f"num_samples must be at least 1, not {num_samples}.")
-        return self.model.sample(num_samples, seed, random_effects)
+        return self.model.sample(check_count("num_samples", num_samples), check_seed(seed), random_effects)
 
     def predict(
         self, new_data: Any = None, *, kind: str = "response", groups: str = "known", prob: float = 0.95
@@ -269,7 +269,7 @@ class Result:
 
         Args:
             new_data: A data frame with the columns of the formula; for a model from arrays an array `(n, p)`, or
-                {"X": X, "offset": offset}. A model without random effects takes the training rows by default.
+                {"X": X, "offset": offset}. By default the training rows.
             kind: "response" for the expected response, "link" for the linear predictor.
             groups: "known" uses each group's own effects and averages over new effects for groups never seen;
                 "new" treats every row as from a new group; "population" sets the random effects to zero.
@@ -290,7 +290,7 @@ class Result:
             seed: The same seed gives the same draws.
             data: Rows other than the training data.
         """
-        return self._predictive().posterior_predictive(num_draws, seed, data)
+        return self._predictive().posterior_predictive(*_draws(num_draws, seed), data)
 
     def log_likelihood(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
         """Return log p(y_i | theta) for every draw and row, `(num_draws, n)`, times the row's weight.
@@ -300,11 +300,11 @@ class Result:
             seed: The same seed gives the same draws.
             data: Rows other than the training data, their responses included.
         """
-        return self._predictive().log_likelihood(num_draws, seed, data)
+        return self._predictive().log_likelihood(*_draws(num_draws, seed), data)
 
     def loo(self, num_draws: int = 2000, seed: int = 0, data: Any = None) -> Any:
         """Return leave-one-out cross-validation: `elpd`, `se`, `p_loo`, and `elpd_each`, `pareto_k` of every row."""
-        return self._predictive().loo(num_draws, seed, data)
+        return self._predictive().loo(*_draws(num_draws, seed), data)
 
     def _predictive(self) -> PredictiveModel:
         if isinstance(self.model, PredictiveModel):
@@ -314,12 +314,24 @@ class Result:
             "log-likelihoods are offered by fits of natvi.glm and natvi.glmm."
         )
 
-    def to_arviz(self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False) -> Any:
-        """Return draws as an ArviZ DataTree, with the log-likelihood of every row where asked for."""
+    def to_arviz(
+        self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False, kind: str = "datatree"
+    ) -> Any:
+        """Return draws for ArviZ, with the log-likelihood of every row where asked for.
+
+        Args:
+            num_samples: The number of draws.
+            seed: The same seed gives the same draws.
+            log_likelihood: Whether to add the log-likelihood of every row, for `loo` and the like.
+            kind: "datatree", for ArviZ from 1.0 on; "inferencedata" for the package arviz up to 0.23.
+        """
+        if kind not in ("datatree", "inferencedata"):
+            raise ValueError(f"kind must be 'datatree' or 'inferencedata', not {kind!r}.")
         coords, dims = self.model.dimensions()
         draws = self.sample(num_samples, seed)
         rows = {"y": self.log_likelihood(num_samples, seed)} if log_likelihood else None
-        return arviz_export.to_datatree(draws, coords, dims, rows)
+        export = arviz_export.to_datatree if kind == "datatree" else arviz_export.to_inferencedata
+        return export(draws, coords, dims, rows)
 
     def plot_trace(self, ax: Any = None) -> Any:
         """Plot the bound against the iterations."""
@@ -342,12 +354,12 @@ class Result:
     def plot_residuals(self, seed: int = 0, data: Any = None) -> Any:
         """Plot Pearson residuals against fitted values, and quantile residuals against the normal distribution."""
         model = self._predictive()
-        return glm_plots.residuals(*model.residuals(seed, data), discrete=model.is_discrete())
+        return glm_plots.residuals(*model.residuals(check_seed(seed), data), discrete=model.is_discrete())
 
     def plot_predictive(self, num_draws: int = 200, seed: int = 0, data: Any = None, ax: Any = None) -> Any:
         """Plot the responses beside replicated ones: bars for counts and binary responses, densities for others."""
         model = self._predictive()
-        replicated = model.posterior_predictive(num_draws, seed, data)
+        replicated = self.posterior_predictive(num_draws, seed, data)
         plot = glm_plots.predictive_bars if model.is_discrete() else glm_plots.predictive_densities
         return plot(model.observed(data), replicated, ax)
 
@@ -428,6 +440,10 @@ def _plain(numbers: tuple[tuple[str, float], ...]) -> list[list[Any]]:
 
 def _numbers(document: dict[str, Any], name: str) -> tuple[tuple[str, float], ...]:
     return tuple((str(label), float("nan" if value is None else value)) for label, value in document.get(name, ()))
+
+
+def _draws(num_draws: Any, seed: Any) -> tuple[int, int]:
+    return check_count("num_draws", num_draws), check_seed(seed)
 
 
 def _probability(prob: float) -> float:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from natvi.run import storage
+from natvi.run.settings import check_seconds
 
 Tree = TypeVar("Tree")
 LEAST_INTERVAL = 2.0  # seconds between writes
@@ -54,8 +55,9 @@ class Checkpoint:
         self.path = Path(path)
         mark = fingerprint(target)
         self._mark = hashlib.sha256(f"{mark} {_plain(settings)}".encode()).hexdigest() if settings else mark
-        self._interval = interval
-        self._next = time.monotonic() + interval
+        self._interval = check_seconds("checkpoint_seconds", interval)
+        self._next = time.monotonic() + self._interval
+        self._failed = False
 
     def resume(self, blank: Tree) -> Tree | None:
         """Return the saved state in the shape of `blank`, or None where there is no checkpoint yet."""
@@ -70,11 +72,22 @@ class Checkpoint:
         leaves, structure = jax.tree.flatten(blank)
         return jax.tree.unflatten(structure, [arrays[f"{i:04d}"] for i in range(len(leaves))])
 
-    def save(self, state: object, *, now: bool = False) -> None:
-        """Write the state if it is time to, or at once."""
-        began = time.monotonic()
-        if not now and began < self._next:
+    def save(self, state: object) -> None:
+        """Write the state if it is time to; where that fails the fit goes on, and the next time it is tried again."""
+        if time.monotonic() < self._next:
             return
+        try:
+            self.save_now(state)
+        except OSError as error:
+            self._next = time.monotonic() + self._interval
+            if not self._failed:
+                words = f"The fit goes on, but its checkpoint could not be written: {error} It is tried again."
+                warnings.warn(words, stacklevel=2)
+            self._failed = True
+
+    def save_now(self, state: object) -> None:
+        """Write the state."""
+        began = time.monotonic()
         leaves = jax.tree.leaves(state)
         arrays = {f"{i:04d}": np.asarray(leaf) for i, leaf in enumerate(leaves)}
         storage.write(self.path, "checkpoint", arrays, {"target": self._mark})
@@ -85,6 +98,6 @@ class Checkpoint:
 def save_at_the_end(keeper: Checkpoint, state: object) -> None:
     """Write the last state; if that fails the finished fit must not be lost."""
     try:
-        keeper.save(state, now=True)
+        keeper.save_now(state)
     except OSError as error:
         warnings.warn(f"The fit is complete, but its checkpoint could not be written: {error}", stacklevel=3)

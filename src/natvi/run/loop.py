@@ -105,7 +105,7 @@ def climb(
         require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
     if keeper is not None and not keeper.path.exists():
-        keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
+        keeper.save_now(current)  # a path that cannot be written is noticed before the work
     with StepProgress(progress) as line, Interruption() as interruption:
         current = _run(system, current, max_steps, tolerance, line, keeper, interruption, fresh=state is None)
     if keeper is not None:

@@ -25,6 +25,7 @@ from natvi.run.convergence import Outcome
 from natvi.run.fitted import Fitted
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
+from natvi.run.settings import check_seed
 from natvi.run.stages import Stage, first_stage, judge_window
 from natvi.run.start import check_start
 from natvi.x64 import to_host
@@ -112,6 +113,7 @@ def wander(
     for name, value in (("max_steps", max_steps), ("window", window), ("gap", gap)):
         if isinstance(value, bool) or not value > 0:
             raise ValueError(f"{name} must be positive; got {value!r}.")
+    seed = check_seed(seed)
     _check_batches(algorithm.target, batches)
     target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
     check_start(target, start)
@@ -124,7 +126,7 @@ def wander(
         require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
     if keeper is not None and not keeper.path.exists():
-        keeper.save(current, now=True)  # a path that cannot be written is noticed before the work
+        keeper.save_now(current)  # a path that cannot be written is noticed before the work
     runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
     with StepProgress(progress) as line, Interruption() as interruption:
         outcome = _judge_end(current, max_steps)

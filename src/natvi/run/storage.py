@@ -11,9 +11,6 @@ Writing is ours rather than `safetensors.numpy.save_file`, which since 0.8 leave
 own when killed, ignores the umask and hides the cause of a failed write; reading is safetensors'.
 """
 
-import contextlib
-import errno
-import glob
 import hashlib
 import json
 import os
@@ -21,16 +18,20 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from importlib import metadata
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
+from natvi.run.files import STALE_SECONDS as STALE_SECONDS
+from natvi.run.files import StorageWriteError as StorageWriteError
+from natvi.run.files import write_whole
+
 AnyPath = str | os.PathLike[str]
 Arrays = Mapping[str, np.ndarray]
 FORMAT_VERSION = 1
-STALE_SECONDS = 3600.0  # a temporary file this much older than a finished one is nobody's
 
 _START = re.compile(rb'{"__metadata__":{"format":"natvi","payload":"(\d{1,18})",')
 _HEADER_LIMIT = 100_000_000  # readers of safetensors refuse longer headers
@@ -43,10 +44,6 @@ _CODES = {"bool": "BOOL"} | {f"{n}{bits}": f"{c}{bits}" for c, (n, all_) in _BIT
 
 class StorageError(ValueError):
     """A file cannot be read as asked, or a value cannot be stored; the message says what to do."""
-
-
-class StorageWriteError(OSError):
-    """A file could not be written; the file that was there before is untouched."""
 
 
 def write(
@@ -65,26 +62,10 @@ def write(
         StorageError: An array or a value of the document has a type that cannot be stored.
         StorageWriteError: An `OSError`: no room, no folder, no permission. The old file is untouched.
     """
-    target = Path(os.path.realpath(path))
     contents = {name: _storable(name, array) for name, array in arrays.items()}
     head = _head(kind, version, contents, _canonical(_plain(document, "document")))
-    temporary = target.with_name(f".{target.name}.{os.urandom(16).hex()}.tmp")
-    try:
-        with temporary.open("xb") as file:
-            file.write(head)
-            file.writelines(map(_raw, contents.values()))
-            file.flush()
-            os.fsync(file.fileno())
-        if target.is_file():
-            temporary.chmod(target.stat().st_mode & 0o7777)
-        os.replace(temporary, target)
-    except OSError as error:
-        needed = len(head) + sum(array.nbytes for array in contents.values())
-        raise StorageWriteError(error.errno, _write_advice(error, target, needed)) from error
-    finally:
-        with contextlib.suppress(OSError):
-            temporary.unlink(missing_ok=True)
-    _settle(target)
+    needed = len(head) + sum(array.nbytes for array in contents.values())
+    write_whole(path, chain([head], map(_raw, contents.values())), needed)
 
 
 def read(path: AnyPath, kind: str) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
@@ -186,33 +167,6 @@ def _head(kind: str, version: int, arrays: Arrays, document: str) -> bytes:
     if len(header) > _HEADER_LIMIT:
         raise StorageError(f"The document is too long ({len(header):,} bytes). Hand long lists over as arrays.")
     return len(header).to_bytes(8, "little") + header
-
-
-def _settle(target: Path) -> None:
-    """Remove what killed processes left and make the new name durable; the file is in place already."""
-    with contextlib.suppress(OSError):  # not every system can open or flush a folder
-        limit = target.stat().st_mtime - STALE_SECONDS
-        for leftover in target.parent.glob(f".{glob.escape(target.name)}.{'[0-9a-f]' * 32}.tmp"):
-            if leftover.stat().st_mtime < limit:
-                leftover.unlink(missing_ok=True)
-        folder = os.open(target.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
-
-
-def _write_advice(error: OSError, target: Path, needed: int) -> str:
-    advice = f"The system says: {error.strerror or error}."
-    if not target.parent.is_dir():
-        advice = f"The folder {target.parent} does not exist. Create it first."
-    elif target.is_dir():
-        advice = "This is a folder. Give the name of a file."
-    elif error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        advice = f"There is no room for {needed / 1e6:,.1f} MB. Free some space or choose another disk."
-    elif error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
-        advice = f"The folder {target.parent} is not writable. Choose another one or change its permissions."
-    return f"Cannot write {target}. {advice} Nothing was changed: an older file of this name is as it was."
 
 
 def _require_ours(path: Path, label: Mapping[str, str], kind: str) -> None:

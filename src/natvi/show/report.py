@@ -8,6 +8,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from natvi.run.files import write_text
+
 STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1d2733; max-width: 54rem; margin: 2rem auto; padding: 0 1rem; }
 h1 { font-size: 1.4rem; } h4 { margin: 1.4rem 0 .4rem; }
@@ -34,8 +36,7 @@ def write_report(result: Reportable, path: Path, title: str = "natvi: fitted mod
     pictures = "".join(_image(axes) for axes in result.pictures())
     body = f"<h1>{html.escape(title)}</h1>{result._repr_html_()}{pictures}<footer>made by natvi</footer>"
     head = f"<meta charset='utf-8'><title>{html.escape(title)}</title><style>{STYLE}</style>"
-    path.write_text(f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>", encoding="utf-8")
-    return path
+    return write_text(path, f"<!doctype html><html lang='en'><head>{head}</head><body>{body}</body></html>")
 
 
 def _image(axes: Any) -> str:

@@ -39,7 +39,7 @@ def judge_data(fit: "GlmFit") -> tuple[Trust, ...]:
     """Return what the data leave open: columns that repeat each other, responses that are separated."""
     if fit.rows is None:
         return ()
-    found = [*_judgecolumn_words(fit.rows.X, fit.names), *separated(fit.rows.X, fit.rows.y, fit.names, fit.family)]
+    found = [*_judge_columns(fit.rows.X, fit.names), *separated(fit.rows.X, fit.rows.y, fit.names, fit.family)]
     return tuple(Trust(CARE, (reason,)) for reason in found)
 
 
@@ -68,7 +68,7 @@ def judge_shape(fit: "GlmFit", shape: Shape | None) -> Trust:
 # --- collinear columns ---------------------------------------------------------------------------------------
 
 
-def _judgecolumn_words(X: np.ndarray, names: tuple[str, ...]) -> list[str]:
+def _judge_columns(X: np.ndarray, names: tuple[str, ...]) -> list[str]:
     sizes = np.sqrt(np.einsum("ij,ij->j", X, X))
     reasons = []
     empty = [name for name, size in zip(names, sizes, strict=True) if size == 0]

@@ -11,6 +11,7 @@ from scipy.special import ndtri
 from natvi.families.table import Family
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import CHECK_DRAWS, draw_responses, even_rows
+from natvi.metrics.loo import leave_rows_out
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.log_prior import log_prior
@@ -133,21 +134,16 @@ def loo(fit: "GlmFit", num_draws: int, seed: int, data: Any = None) -> Loo:
 
     The draws come from q, not from the posterior, so the weights hold log p(y, theta) - log q(theta) as well.
     """
-    from arviz_stats.base import array_stats
-
     rows = rows_with_response(fit, data)
-    _check_size(num_draws, len(rows.y))
     theta = fit.draws(num_draws, seed)
-    each = _log_likelihood(fit, rows, theta)
     ratio = np.zeros(num_draws) if fit.is_corrected else log_ratios(fit, rows, theta)
-    weights, k = array_stats.psislw((each - ratio[:, None]).T)  # takes minus the log weights
-    weights = np.asarray(weights)
-    elpd_each, effective = _log_sum(weights + each.T), np.exp(-_log_sum(2 * weights))
-    # log posterior predictive density in the sample, with the same draws
-    plain = np.full(num_draws, -np.log(num_draws)) if fit.is_corrected else array_stats.psislw(-ratio)[0]
-    lppd = _log_sum(np.asarray(plain) + each.T)
-    k = np.asarray(k)
-    return summarise_loo(elpd_each, lppd, k, effective, num_draws)
+
+    def values(own: slice) -> np.ndarray:
+        part = GlmRows(*(None if a is None else a[own] for a in rows))  # type: ignore[arg-type]
+        return _log_likelihood(fit, part, theta).T
+
+    found = leave_rows_out(values, len(rows.y), num_draws, ratio)
+    return summarise_loo(found.elpd, found.lppd, found.k, found.effective, num_draws)
 
 
 def summarise_loo(
@@ -235,7 +231,7 @@ def _check_size(num_draws: int, n: int) -> None:
 
 def _chunks(theta: np.ndarray, n: int, most: int | None = None) -> list[tuple[int, np.ndarray]]:
     """Cut draws into pieces of one size, the last one filled up: one size compiles once."""
-    size = int(min(most or len(theta), max(1, CHUNK_CELLS // n)))
+    size = int(min(most or len(theta), max(1, CHUNK_CELLS // max(n, 1))))
     short = -len(theta) % size
     padded = np.concatenate([theta, np.repeat(theta[-1:], short, axis=0)]) if short else theta
     return [(at, padded[at : at + size]) for at in range(0, len(padded), size)]
@@ -283,9 +279,3 @@ def _draw(
     if trials is not None:
         return jax.random.binomial(key, trials, family.mean(eta), shape=eta.shape)
     return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp[:, None], eta.shape))
-
-
-def _log_sum(values: np.ndarray) -> np.ndarray:
-    """Return log sum exp over the last axis."""
-    top = values.max(axis=-1, keepdims=True)
-    return np.log(np.sum(np.exp(values - top), axis=-1)) + top[..., 0]

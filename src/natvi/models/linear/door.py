@@ -10,13 +10,14 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
+from natvi.formula.dot import expand_dot
 from natvi.formula.margins import products_of
 from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
-from natvi.models.regression.options import check_options, check_structure
+from natvi.models.regression.options import check_options, check_structure, refuse_noise
 from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.prior_draws import draw_prior
 from natvi.models.regression.prior_predictive import draw_from_predictors
@@ -24,6 +25,7 @@ from natvi.models.regression.priors import Prior, choose_prior
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
+from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64
 
 METHODS = ("auto", "exact", "psis", "stochastic")
@@ -59,7 +61,7 @@ class GlmModel:
         self,
         *,
         method: str = "auto",
-        optimizer: str = "snngm",
+        optimizer: str | None = None,
         order: int = 1,
         step_size: float | None = None,
         batch_size: int | None = None,
@@ -80,7 +82,7 @@ class GlmModel:
                 with over a million numbers in X are checked on request only: `trust`). "stochastic" runs an algorithm
                 of the paper in (mu, C) on noisy gradients; the bound it reports is nevertheless computed exactly, on
                 all rows.
-            optimizer: For "stochastic": "snngm", "nagm", "adam", "nadam", "pga" or "vogn".
+            optimizer: For "stochastic": "snngm" (the default), "nagm", "adam", "nadam", "pga" or "vogn".
             order: For "stochastic": 1 for first derivatives of the log-density, 2 for second.
             step_size: For "stochastic"; by default the optimizer's own.
             batch_size: For "stochastic": rows per step; by default all.
@@ -99,9 +101,12 @@ class GlmModel:
         if method not in METHODS:
             raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
         exact = method != "stochastic"
-        if exact and (batch_size is not None or step_size is not None):
-            given = "batch_size" if batch_size is not None else "step_size"
-            raise ValueError(f"{given} is for noisy steps: give method='stochastic' too, or leave {given} out.")
+        noisy = {"optimizer": optimizer, "step_size": step_size, "batch_size": batch_size}
+        noisy |= {"order": order, "num_samples": num_samples}
+        if exact:
+            refuse_noise(noisy, usual={"order": 1, "num_samples": 1})
+        optimizer = optimizer or "snngm"
+        seed, num_samples = check_seed(seed), check_count("num_samples", num_samples)
         keeping = check_options(
             max_steps,
             500 if exact else 100_000,
@@ -117,13 +122,7 @@ class GlmModel:
             if exact:
                 fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
             else:
-                estimate: dict[str, Any] = {
-                    "optimizer": optimizer,
-                    "order": order,
-                    "step_size": step_size,
-                    "batch_size": batch_size,
-                }
-                options: dict[str, Any] = estimate | {"num_samples": num_samples, "seed": seed} | keeping
+                options: dict[str, Any] = noisy | {"optimizer": optimizer, "seed": seed} | keeping
                 fitted = fit_stochastically(*model, **options)
         result = self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
         return go_on(result, method) if exact else result
@@ -144,7 +143,7 @@ class GlmModel:
             >>> model.prior_predictive(5).shape[0]
             5
         """
-        check_draws(num_draws, seed)
+        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
         rows, p = self.rows, len(self.names)
         theta = draw_prior(self.prior, num_draws, np.random.default_rng(seed))
         eta = theta[:, :p] @ rows.X.T + (0.0 if rows.offset is None else rows.offset)
@@ -224,13 +223,14 @@ def glm(
             "natvi.glm_arrays(X, y, family=...)."
         )
     chosen = find_family(family, link)
+    formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.group is not None:
         raise ValueError(
             f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out (... | {parsed.group})."
         )
     design = build_design(parsed, data, missing, weights)
-    rows, notes = rows_of_design(design, family)
+    rows, notes = rows_of_design(design, chosen.name)
     return _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
 
 
@@ -282,7 +282,7 @@ def glm_arrays(
         if "Intercept" in columns:
             raise ValueError("X has a column called Intercept already: leave intercept=True out, or rename the column.")
         matrix, columns = np.column_stack([np.ones(len(matrix)), matrix]), ("Intercept", *columns)
-    rows, notes = rows_of_arrays(matrix, y, family, offset, weights, trials)
+    rows, notes = rows_of_arrays(matrix, y, chosen.name, offset, weights, trials)
     return _model(None, chosen, rows, columns, prior, structure, notes, intercept=intercept)
 
 

@@ -13,8 +13,8 @@ from natvi.models.linear import criticism as glm_criticism
 from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.prior_check import prior_concerns
 from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.priors import Prior
@@ -181,7 +181,12 @@ class GlmFit:
         mean, covariance = self.moments()
         if len(self.prior.mean) != len(mean):
             return None
-        return prior_concerns(self.prior, [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])], mean, covariance)
+        return prior_concerns(
+            self.prior,
+            [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])],
+            mean,
+            covariance,
+        )
 
     def log_prior(self, num_draws: int, seed: int) -> np.ndarray:
         """Return the log prior density of the draws of `sample`, in the coordinates of the fit."""

@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 
 from natvi.formula.design import Design
+from natvi.formula.frames import as_frame
 from natvi.formula.weights import read_weights
-from natvi.models.regression.response import Response, encode_response, row_weights
+from natvi.models.regression.response import Response, encode_response, refuse_overflow, row_weights
 
 MISSING_NOTE = "{:,} of {:,} rows left out: missing values (missing='error' refuses them)"
 
@@ -39,6 +40,7 @@ class GlmRows(NamedTuple):
 
 def rows_of_design(design: Design, family: str) -> tuple[GlmRows, tuple[str, ...]]:
     """Return the rows of a formula's design, and notes for the summary."""
+    refuse_overflow(design.X, design.fixed_names)
     response = encode(design.response, design.response_name, family, design.trials)
     notes = [*response.notes, *design.notes]
     if design.num_missing:
@@ -95,6 +97,7 @@ def read_matrix(X: Any, names: Any = None) -> tuple[np.ndarray, tuple[str, ...]]
     Raises:
         ValueError: For anything but finite numbers in rows and columns.
     """
+    X = as_frame(X) if hasattr(X, "columns") else X  # polars and other frames too
     frame_names = [str(name) for name in X.columns] if isinstance(X, pd.DataFrame) else None
     try:
         matrix = np.asarray(X, dtype=np.float64)
@@ -118,6 +121,7 @@ def read_matrix(X: Any, names: Any = None) -> tuple[np.ndarray, tuple[str, ...]]
             f"names must be different and one for each of the {matrix.shape[1]} columns of X; got {len(chosen)}, "
             f"{len(set(chosen))} of them different."
         )
+    refuse_overflow(matrix, tuple(chosen))
     return matrix, tuple(chosen)
 
 

@@ -19,6 +19,7 @@ from natvi.formula.columns import as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import CHECK_DRAWS, even_rows
+from natvi.metrics.loo import leave_rows_out
 from natvi.models.linear.criticism import (
     CHUNK_CELLS,
     LARGEST_TABLE,
@@ -96,14 +97,23 @@ def loo(fit: "MixedFit", num_draws: int, seed: int, data: Any = None) -> Loo:
     The draws count as draws of the posterior: a correction of the Gaussian over thousands of random effects would have
     useless weights. A row that is alone in its group moves that group's effect much, and its k says so.
     """
-    from arviz_stats.base import array_stats
+    rows = find_rows(fit, data)
+    codes, local, shared = _all_effects(fit, rows, num_draws, seed)
+    effects = np.ascontiguousarray(np.moveaxis(local, 0, -1))  # (r, groups, s): a row's draws side by side
+    beta, disp = shared[:, : len(fit.fixed_names)].T, shared[:, len(fit.fixed_names)]
 
-    each = log_likelihood(fit, num_draws, seed, data)
-    weights, k = map(np.asarray, array_stats.psislw(each.T))  # takes minus the log weights
-    elpd_each = np.logaddexp.reduce(weights + each.T, axis=-1)
-    effective = np.exp(-np.logaddexp.reduce(2 * weights, axis=-1))
-    lppd = np.logaddexp.reduce(each, axis=0) - np.log(num_draws)
-    return summarise_loo(elpd_each, lppd, k, effective, num_draws, ", often the effect of a small group")
+    def values(own: slice) -> np.ndarray:
+        part = MixedRows(*(None if a is None else a[own] for a in rows))  # type: ignore[arg-type]
+        eta = part.X @ beta + part.offset[:, None]
+        for effect, z in zip(effects, part.Z.T, strict=True):
+            eta += effect[codes[own]] * z[:, None]
+        with float64():
+            return np.asarray(_values_by_row(fit.family, *part[4:6], part.constants, eta, disp))
+
+    found = leave_rows_out(values, len(rows.y), num_draws)
+    return summarise_loo(
+        found.elpd, found.lppd, found.k, found.effective, num_draws, ", often the effect of a small group"
+    )
 
 
 def residuals(fit: "MixedFit", seed: int, data: Any = None) -> Residuals:
@@ -193,13 +203,7 @@ def _predictors(fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int) -> 
             f"{num_draws:,} draws of {n:,} rows need {8 * num_draws * n / 2**30:.1f} GiB. Take "
             f"num_draws={max(1, LARGEST_TABLE // (8 * n)):,} or fewer, or give part of the rows as data."
         )
-    num_known = len(fit.group_labels)
-    codes, local, shared = _draw_effects(fit, rows.codes, num_draws, seed)
-    fresh = int(rows.codes.max(initial=-1)) + 1 - num_known
-    if fresh > 0:
-        rng = np.random.default_rng(seed)
-        more = [fresh_effects(fit, shared, rng) for _ in range(fresh)]
-        local = np.concatenate([local, np.stack(more, axis=-1)], axis=-1)
+    codes, local, shared = _all_effects(fit, rows, num_draws, seed)
     size = int(min(num_draws, max(1, CHUNK_CELLS // n)))
     last = np.minimum(np.arange(-(-num_draws // size) * size), num_draws - 1)
     for at in range(0, len(last), size):
@@ -207,6 +211,19 @@ def _predictors(fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int) -> 
         eta = draw_predictors(rows.X, rows.Z, rows.offset, codes, shared[own], local[own])
         disp = jnp.asarray(shared[own, len(fit.fixed_names)]) if fit.family.has_dispersion else None
         yield jnp.asarray(eta), disp
+
+
+def _all_effects(
+    fit: "MixedFit", rows: MixedRows, num_draws: int, seed: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return what `_draw_effects` returns, with fresh effects of groups that the fit has not seen."""
+    codes, local, shared = _draw_effects(fit, rows.codes, num_draws, seed)
+    fresh = int(rows.codes.max(initial=-1)) + 1 - len(fit.group_labels)
+    if fresh > 0:
+        rng = np.random.default_rng(seed)
+        more = [fresh_effects(fit, shared, rng) for _ in range(fresh)]
+        local = np.concatenate([local, np.stack(more, axis=-1)], axis=-1)
+    return codes, local, shared
 
 
 def _draw_effects(
@@ -249,6 +266,15 @@ def _row_values(
     each = jax.vmap(family.log_density, (None, 0, None if disp is None else 0))(y, eta, disp)
     each = each if weight is None else weight * each
     return each if constants is None else each + constants
+
+
+@jax.jit(static_argnums=0)
+def _values_by_row(
+    family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "n s"], disp: Any
+) -> Float[Array, "n s"]:
+    each = family.log_density(y[:, None], eta, disp if family.has_dispersion else None)
+    each = each if weight is None else weight[:, None] * each
+    return each if constants is None else each + constants[:, None]
 
 
 @jax.jit(static_argnums=0)

@@ -9,13 +9,14 @@ import numpy as np
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
+from natvi.formula.dot import expand_dot
 from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
 from natvi.models.mixed.criticism import MixedRows
 from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
-from natvi.models.mixed.notes import describe_data
+from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.predict import draw_predictors
 from natvi.models.mixed.target import build_target
@@ -25,11 +26,12 @@ from natvi.models.regression.prior_data import PriorData
 from natvi.models.regression.prior_draws import draw_prior
 from natvi.models.regression.prior_predictive import draw_from_predictors
 from natvi.models.regression.priors import Prior, choose_prior
-from natvi.models.regression.response import encode_response, row_weights
+from natvi.models.regression.response import encode_response, refuse_overflow, row_weights
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
 from natvi.run.loop import LoopState
+from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64, to_host
 
 STRUCTURES = {"gva": "arrow", "marginal": "draws"}
@@ -156,10 +158,10 @@ class MixedModel:
             >>> model.prior_predictive(5).shape[0]
             5
         """
-        check_draws(num_draws, seed)
+        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
         design, rng = self.design, np.random.default_rng(seed)
         assert design.group_codes is not None and design.group_labels is not None
-        p, (n, r) = design.X.shape[1], design.Z.shape
+        p, r = design.X.shape[1], design.Z.shape[1]
         shared = draw_prior(self.prior, num_draws, rng)
         W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
@@ -242,6 +244,7 @@ def glmm(
         ('Intercept', 'Days')
     """
     chosen = find_family(family, link)
+    formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.group is None:
         raise ValueError(
@@ -249,7 +252,9 @@ def glmm(
             "without groups use natvi.glm."
         )
     design = build_design(parsed, data, missing, weights)
-    response = encode_response(design.response, design.response_name, family, design.trials)
+    refuse_empty_effects(design, parsed.group)
+    refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
+    response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     y, weight = response.values, row_weights(design.weights, response.trials)
     recipe = design.columns
     chosen_prior = choose_prior(

@@ -28,6 +28,7 @@ from natvi.result import Result
 from natvi.run import Fitted, Outcome, wander
 from natvi.run.clock import Stopwatch
 from natvi.run.compiled_code import quick_jit
+from natvi.run.settings import check_count, check_seed
 from natvi.run.stochastic import StochasticState
 from natvi.target import SumOfTerms
 from natvi.x64 import to_host
@@ -80,9 +81,8 @@ def choose_optimizer(method: str, optimizer: str | None, noise: Noise) -> str:
 def _check_noise(noise: Noise) -> None:
     if noise.order not in (1, 2) or isinstance(noise.order, bool):
         raise ValueError(f"order must be 1 (first derivatives) or 2 (second derivatives), not {noise.order!r}.")
-    for name, value, least in (("num_samples", noise.num_samples, 1), ("seed", noise.seed, 0)):
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-            raise ValueError(f"{name} must be a whole number of at least {least}; got {value!r}.")
+    check_count("num_samples", noise.num_samples)
+    check_seed(noise.seed)
 
 
 def fit_with_noise(

@@ -34,6 +34,16 @@ def describe_data(
     return tuple(notes)
 
 
+def refuse_empty_effects(design: Design, group: str) -> None:
+    """Refuse a random effect whose column is zero in every row: nothing is known about its sd."""
+    empty = [name for name, column in zip(design.random_names, design.Z.T, strict=True) if not np.any(column)]
+    if empty:
+        raise ValueError(
+            f"the random effect of {listing(empty)} has a column that is zero in every row, so the data say nothing "
+            f"about it. Leave it out of (... | {group}), or check the column."
+        )
+
+
 def constant_within_groups(values: np.ndarray, codes: np.ndarray) -> bool:
     """Whether all rows of a group have the same value, in every group.
 

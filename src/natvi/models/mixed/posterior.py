@@ -19,8 +19,8 @@ from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.mixed.predict import exact_columns, plain_labels, predict_rows
 from natvi.models.mixed.variance import component_draws, component_names, component_table
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.prior_check import prior_concerns
 from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.priors import Prior

@@ -39,7 +39,7 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
 
     Args:
         fit: The fitted model.
-        new_data: A data frame with the columns of the formula.
+        new_data: A data frame with the columns of the formula; None for the training rows.
         kind: "response" or "link", the linear predictor.
         groups: "known", "new" or "population", whose random effects are zero.
         prob: The probability of the interval.
@@ -50,12 +50,7 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
     for name, value, allowed in (("kind", kind, KINDS), ("groups", groups, GROUPS)):
         if value not in allowed:
             raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
-    if new_data is None:
-        raise ValueError("predict needs new_data: a data frame with the columns of the formula.")
-    frame = as_frame(new_data)
-    X, Z, offset = fit.covariates(frame)
-    codes = group_codes(fit, frame) if groups == "known" else np.full(len(X), -1)
-    new_groups = _unseen_labels(fit, frame, codes) if groups == "known" else []
+    X, Z, offset, codes, index, new_groups = _covariates(fit, new_data, groups == "known")
     if groups == "population":
         Z = np.zeros_like(Z)
     seen = (codes >= 0) | (groups == "population")
@@ -65,9 +60,29 @@ def predict_rows(fit: "MixedFit", new_data: Any, kind: str, groups: str, prob: f
         columns[:, seen] = fit.known_columns(X[seen], Z[seen], offset[seen], at, kind, prob)
     if not seen.all():
         columns[:, ~seen] = _averaged_columns(fit, X[~seen], Z[~seen], offset[~seen], kind, prob)
-    table = pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=frame.index)
+    table = pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=index)
     table.attrs["new_groups"] = new_groups
     return table
+
+
+def _covariates(
+    fit: "MixedFit", new_data: Any, known: bool
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, pd.Index, list[Any]]:
+    """Return columns, offset, groups (-1 unless known), labels of rows and labels of new groups."""
+    if new_data is None:
+        if fit.rows is None:
+            raise ValueError(
+                "a fit that was loaded from a file does not hold its training data. Pass them as new_data: a data "
+                "frame with the columns of the formula."
+            )
+        X, Z, offset, codes = fit.rows[:4]
+        return X, Z, offset, codes if known else np.full(len(X), -1), pd.RangeIndex(len(X)), []
+    frame = as_frame(new_data)
+    X, Z, offset = fit.covariates(frame)
+    if not known:
+        return X, Z, offset, np.full(len(X), -1), frame.index, []
+    codes = group_codes(fit, frame)
+    return X, Z, offset, codes, frame.index, _unseen_labels(fit, frame, codes)
 
 
 def group_codes(fit: "MixedFit", frame: pd.DataFrame) -> np.ndarray:
@@ -205,7 +220,7 @@ def drawn_columns(
 ) -> np.ndarray:
     """Return the columns from draws `(s, g)` and `(s, r, n)`, some rows at a time."""
     tail = 0.5 - prob / 2
-    parts = []
+    parts = [np.empty((4, 0))]
     for at in range(0, len(X), CHUNK_ROWS):
         rows = slice(at, at + CHUNK_ROWS)
         eta = draw_predictors(X[rows], Z[rows], offset[rows], codes[rows], shared, local).T

@@ -10,6 +10,7 @@ from natvi.formula.raw_columns import first_row
 from natvi.models.regression.binomial import check_trials, log_choose
 
 FAMILY_NAMES = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma")
+LARGEST = 1e100  # of a response or a covariate: sums of squares must stay below 1e308
 _COUNTS = ("poisson", "negative_binomial")
 
 
@@ -64,6 +65,23 @@ def encode_response(response: pd.Series, name: str, family: str, trials: np.ndar
     note = f"{name}: one trial in each row; several trials are written p(y, n)"
     ones = np.ones(len(encoded.values))
     return Response(encoded.values, (*encoded.notes, note), ones, np.zeros(len(ones)))
+
+
+def refuse_overflow(columns: np.ndarray, names: tuple[str, ...]) -> None:
+    """Refuse numbers whose squares are no longer numbers, and say by what to divide.
+
+    Args:
+        columns: One column for each name `(n, p)`.
+        names: What they are called.
+    """
+    sizes = np.max(np.abs(columns), axis=0, initial=0.0)
+    for name, size in zip(names, sizes, strict=True):
+        if size > LARGEST:
+            power = int(np.floor(np.log10(size)))
+            raise ValueError(
+                f"{name!r} holds numbers up to {size:.3g}, whose squares are too large to compute with. Give it in "
+                f"another unit, e.g. divide it by 1e{power}."
+            )
 
 
 def row_weights(weights: np.ndarray | None, trials: np.ndarray | None) -> np.ndarray | None:
@@ -130,6 +148,7 @@ def _encode_number(response: pd.Series, name: str, family: str) -> Response:
     if not np.all(np.isfinite(values)):
         count = int((~np.isfinite(values)).sum())
         raise ValueError(f"The response {name!r} holds {count} infinite value(s). Remove or replace them.")
+    refuse_overflow(values[:, None], (name,))
     if family in _COUNTS:
         _check_counts(values, name, family)
     if family == "gamma" and (wrong := values <= 0).any():

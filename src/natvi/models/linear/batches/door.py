@@ -28,6 +28,7 @@ from natvi.result import Result
 from natvi.run.batches import check_batch_size
 from natvi.run.clock import Stopwatch
 from natvi.run.rows import climb_rows
+from natvi.run.settings import check_count, check_seed
 from natvi.target.design_rows import DesignRows
 from natvi.x64 import float64
 
@@ -93,6 +94,7 @@ class GlmBatchModel:
         """
         keeping: dict[str, Any] = {"state": state, "progress": progress, "checkpoint": checkpoint}
         keeping = check_options(max_steps, 100_000, 1e-8, **keeping, checkpoint_seconds=checkpoint_seconds)
+        seed, num_samples = check_seed(seed), check_count("num_samples", num_samples)
         n = self.survey.num_rows
         size = check_batch_size(min(BATCH_ROWS, n) if batch_size is None else batch_size, n)
         watch = Stopwatch()
@@ -218,7 +220,7 @@ def glm_batches(
     """
     chosen = find_family(family, link)
     check_structure(structure)
-    rows = RowSource(source, num_rows, family, names, intercept)
+    rows = RowSource(source, num_rows, chosen.name, names, intercept)
     survey = survey_rows(rows, chosen)
     rows.num_rows = survey.num_rows
     if not rows.names and not chosen.has_dispersion:

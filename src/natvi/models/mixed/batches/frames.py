@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from natvi.formula.design import build_design, parse_formula
+from natvi.formula.frames import as_frame
 from natvi.formula.margins import products_of
-from natvi.formula.raw_columns import as_frame, read_column
+from natvi.formula.raw_columns import read_column
 from natvi.models.mixed.batches.state import BatchNames
 from natvi.run.group_batches import GroupBatch, GroupedPieces
 

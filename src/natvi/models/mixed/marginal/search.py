@@ -139,7 +139,7 @@ def _look_out(
 ) -> tuple[float, Proposal] | None:
     """Find the mode of the others with some omega_kk held, look along each of these, and weigh what is there."""
     g, h = len(start), len(held)
-    free = np.array([k for k in range(g) if k not in held])
+    free = np.array([k for k in range(g) if k not in held], dtype=int)  # none in a model of one parameter
     factor = np.zeros((g, g - h))
     factor[free] = np.linalg.cholesky(covariance[np.ix_(free, free)])
     mode = find_mode(density.scores, start, factor)

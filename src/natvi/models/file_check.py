@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from natvi.formula.columns import ColumnRecipe
-from natvi.result.trust import CARE, GOOD, REFUSE
+from natvi.judge.trust import CARE, GOOD, REFUSE
 from natvi.run import Outcome
 
 Arrays = Mapping[str, np.ndarray]
@@ -54,6 +54,12 @@ def _is_seconds(value: Any) -> bool:
     return isinstance(value, dict) and {"compile", "run"} <= set(value) and all(map(_is_number, value.values()))
 
 
+def _is_pairs(value: Any) -> bool:
+    """Whether this is a list of a label and a number, or None in its place, each."""
+    pairs = isinstance(value, list) and all(isinstance(pair, list) and len(pair) == 2 for pair in value)
+    return pairs and all(_is_text(label) and (number is None or _is_number(number)) for label, number in value)
+
+
 def _or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -95,6 +101,10 @@ NEEDED: dict[str, dict[str, Check]] = {
 OPTIONAL: dict[str, Check] = {
     "steps": _or_none(_is_count),
     "link": _or_none(_is_text),
+    "trust_numbers": _is_pairs,
+    "model_check": _is_text,
+    "model_check_reasons": _is_texts,
+    "model_check_numbers": _is_pairs,
     "correlated": _is_flag,
     "choice": _is_text,
     "marginal": lambda value: isinstance(value, dict) and _is_number(value.get("pareto_k")),

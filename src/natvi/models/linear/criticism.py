@@ -14,7 +14,7 @@ from natvi.judge.replicate import CHECK_DRAWS, draw_responses, even_rows
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.linear.predict import covariates, predictor_moments, response_moments, rows_with_response
 from natvi.models.linear.rows import GlmRows
-from natvi.models.regression.log_prior import log_prior
+from natvi.models.regression.prior.log_density import log_prior
 from natvi.x64 import float64
 
 if TYPE_CHECKING:

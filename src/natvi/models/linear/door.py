@@ -18,10 +18,10 @@ from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.options import check_options, check_structure, refuse_noise
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.prior_draws import draw_prior
-from natvi.models.regression.prior_predictive import draw_from_predictors
-from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.draws import draw_prior
+from natvi.models.regression.prior.predictive import draw_from_predictors
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch

@@ -16,7 +16,7 @@ from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
 from natvi.models.linear.centring import Centring, centred_prior, find_centring
 from natvi.models.linear.rows import GlmRows
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.choice import Prior
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
 from natvi.run import Fitted, wander
 from natvi.run.algorithm import compose

@@ -13,11 +13,11 @@ from natvi.models.linear import criticism as glm_criticism
 from natvi.models.linear.predict import predict_rows
 from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.log_prior import log_prior
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.prior_check import prior_concerns
-from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.check import prior_concerns
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.log_density import log_prior
+from natvi.models.regression.prior.storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
 
 LARGEST_DRAW = 2_000_000_000  # bytes

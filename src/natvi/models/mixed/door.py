@@ -22,10 +22,10 @@ from natvi.models.mixed.predict import draw_predictors
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.options import check_options
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.prior_draws import draw_prior
-from natvi.models.regression.prior_predictive import draw_from_predictors
-from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.draws import draw_prior
+from natvi.models.regression.prior.predictive import draw_from_predictors
 from natvi.models.regression.response import encode_response, refuse_overflow, row_weights
 from natvi.result import Result
 from natvi.run import climb_groups

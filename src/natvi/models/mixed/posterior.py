@@ -19,11 +19,11 @@ from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.mixed.predict import exact_columns, plain_labels, predict_rows
 from natvi.models.mixed.variance import component_draws, component_names, component_table
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.log_prior import log_prior
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.prior_check import prior_concerns
-from natvi.models.regression.prior_storage import prior_arrays, restore_prior, store_prior
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.check import prior_concerns
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.log_density import log_prior
+from natvi.models.regression.prior.storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.tables import gaussian_table
 from natvi.target.random_effects import omega_positions
 from natvi.x64 import float64

@@ -10,7 +10,7 @@ from scipy.special import polygamma
 
 from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.models.regression.scale_priors import ScalePriors
+from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
 from natvi.run.compiled_code import quick_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms

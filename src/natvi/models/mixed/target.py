@@ -12,7 +12,7 @@ from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
 from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
 from natvi.target.omega_prior import OmegaPrior

@@ -23,7 +23,7 @@ from natvi.models.linear.batches.survey import Survey, prior_of_survey, survey_r
 from natvi.models.linear.methods import START_SD, build_target, column_scales, run_algorithm, unscaled
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.regression.options import check_options, check_structure
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.choice import Prior
 from natvi.result import Result
 from natvi.run.batches import check_batch_size
 from natvi.run.clock import Stopwatch

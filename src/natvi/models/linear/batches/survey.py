@@ -7,10 +7,10 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.models.linear.batches.source import RowSource
 from natvi.models.linear.rows import GlmRows
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.priors import Prior, choose_prior
-from natvi.models.regression.response_scale import PREDICTORS, ResponseScale
-from natvi.models.regression.standard import INTERCEPT, SLOPE, StandardColumns
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.response_scale import PREDICTORS, ResponseScale
+from natvi.models.regression.prior.standard import INTERCEPT, SLOPE, StandardColumns
 
 SAMPLE_ROWS, ROWS_PER_COLUMN = 2048, 20
 

@@ -23,7 +23,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.batches.state import BatchNames, BatchState, BatchWorker, make_worker
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.choice import Prior
 from natvi.run import Outcome
 from natvi.run.group_batches import GroupSource
 from natvi.run.group_steps import joint_gaussian, unflatten_blocks

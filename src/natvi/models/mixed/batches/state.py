@@ -13,8 +13,8 @@ from natvi.models.mixed.batches.rows import batch_target
 from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
 from natvi.models.mixed.target import prior_terms
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
 from natvi.run import climb_groups
 from natvi.run.group_batches import GroupBatch, GroupSource
 from natvi.run.group_steps import (

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.priors import Prior
-from natvi.models.regression.scale_priors import CovariancePrior, PlacedScale, ScalePriors
-from natvi.models.regression.scale_settings import read_density
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.scale_settings import read_density
+from natvi.models.regression.prior.scales import CovariancePrior, PlacedScale, ScalePriors
 from natvi.target.scale_density import ScaleDensity
 
 

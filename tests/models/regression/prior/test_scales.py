@@ -7,9 +7,9 @@ import pytest
 import scipy.stats
 
 from natvi.families.table import find_family
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.prior_words import implied_intervals
-from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.words import implied_intervals
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity
 

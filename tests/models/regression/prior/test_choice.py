@@ -8,8 +8,8 @@ import pytest
 
 from natvi.families.table import find_family
 from natvi.formula.margins import Atom, Products, plain_products
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.priors import Prior, choose_prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
 
 NAMES = ("Intercept", "x", "age")
 rng = np.random.default_rng(0)

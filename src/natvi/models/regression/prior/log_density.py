@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.models.regression.priors import Prior
+from natvi.models.regression.prior.choice import Prior
 from natvi.target.omega_prior import OmegaPrior
 from natvi.target.scale_prior import ScalePrior
 from natvi.x64 import float64

@@ -7,7 +7,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from natvi.formula.raw_columns import listing
-from natvi.models.regression.scale_settings import ScaleNames, ScaleSettings, read_scales, refuse_correlation
+from natvi.models.regression.prior.scale_settings import ScaleNames, ScaleSettings, read_scales, refuse_correlation
 
 _FORMS = (
     "'default' or 'paper', a number (the sd of every coefficient), or a dict from coefficients to an sd or a pair "

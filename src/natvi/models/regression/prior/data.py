@@ -5,8 +5,8 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.formula.margins import Products
-from natvi.models.regression.response_scale import ResponseScale
-from natvi.models.regression.standard import StandardColumns
+from natvi.models.regression.prior.response_scale import ResponseScale
+from natvi.models.regression.prior.standard import StandardColumns
 
 
 class PriorData(NamedTuple):

@@ -17,11 +17,11 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.prior_settings import PriorSettings
-from natvi.models.regression.response_scale import ResponseScale
-from natvi.models.regression.scale_settings import ScaleNames, ScaleSettings
-from natvi.models.regression.standard import CELL, INTERCEPT, SLOPE, StandardColumns, standard_columns
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.response_scale import ResponseScale
+from natvi.models.regression.prior.scale_settings import ScaleNames, ScaleSettings
+from natvi.models.regression.prior.settings import PriorSettings
+from natvi.models.regression.prior.standard import CELL, INTERCEPT, SLOPE, StandardColumns, standard_columns
 from natvi.target.scale_density import ScaleDensity
 
 WIDTH, CELL_WIDTH, DEGREES = 2.5, 5.0, 3.0

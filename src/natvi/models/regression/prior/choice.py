@@ -13,15 +13,15 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.default_prior import default_fixed, default_scales
 from natvi.models.regression.names import dispersion_name, sd_names
-from natvi.models.regression.prior_data import PriorData
-from natvi.models.regression.prior_settings import PriorSettings, normal_words, read_settings
-from natvi.models.regression.prior_words import default_words, paper_words
-from natvi.models.regression.response_scale import response_scale
-from natvi.models.regression.scale_priors import ScalePriors, place_scales
-from natvi.models.regression.scale_settings import ScaleNames
-from natvi.models.regression.standard import standard_columns
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.prior.default import default_fixed, default_scales
+from natvi.models.regression.prior.response_scale import response_scale
+from natvi.models.regression.prior.scale_settings import ScaleNames
+from natvi.models.regression.prior.scales import ScalePriors, place_scales
+from natvi.models.regression.prior.settings import PriorSettings, normal_words, read_settings
+from natvi.models.regression.prior.standard import standard_columns
+from natvi.models.regression.prior.words import default_words, paper_words
 from natvi.target.random_effects import omega_positions
 
 WIDTH = 10.0

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from natvi.models.regression.priors import Prior
-from natvi.models.regression.scale_priors import CovariancePrior
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.scales import CovariancePrior
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity
 

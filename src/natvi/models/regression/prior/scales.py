@@ -4,8 +4,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from natvi.models.regression.default_prior import ScaleDefaults
-from natvi.models.regression.scale_settings import ScaleNames
+from natvi.models.regression.prior.default import ScaleDefaults
+from natvi.models.regression.prior.scale_settings import ScaleNames
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity
 

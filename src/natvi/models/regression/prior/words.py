@@ -6,10 +6,10 @@ import numpy as np
 from scipy.special import ndtri
 
 from natvi.families.table import Family
-from natvi.models.regression.default_prior import FixedPrior, ScaleDefaults
-from natvi.models.regression.prior_settings import normal_words
-from natvi.models.regression.scale_settings import ScaleNames
-from natvi.models.regression.standard import CELL, INTERCEPT
+from natvi.models.regression.prior.default import FixedPrior, ScaleDefaults
+from natvi.models.regression.prior.scale_settings import ScaleNames
+from natvi.models.regression.prior.settings import normal_words
+from natvi.models.regression.prior.standard import CELL, INTERCEPT
 from natvi.quadrature.fixed_points import fixed_points
 from natvi.target.random_effects import omega_positions
 from natvi.target.scale_density import ScaleDensity

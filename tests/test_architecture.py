@@ -33,6 +33,7 @@ SUB_ROOMS = {
         "regression": {"regression"},
         "linear": {"regression", "linear"},
         "mixed": {"regression", "mixed"},
+        "density": {"regression", "density"},
     }
 }
 LARGEST_FOLDER = 15

@@ -3,6 +3,7 @@
 from importlib import metadata
 
 from natvi import data as data
+from natvi.models.density.door import fit as fit
 from natvi.models.linear.batches.door import glm_batches as glm_batches
 from natvi.models.linear.door import GlmModel as GlmModel
 from natvi.models.linear.door import glm as glm

@@ -60,6 +60,10 @@ def _is_pairs(value: Any) -> bool:
     return pairs and all(_is_text(label) and (number is None or _is_number(number)) for label, number in value)
 
 
+def _is_shapes(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(s, list) and all(map(_is_count, s)) for s in value)
+
+
 def _or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -69,9 +73,6 @@ def _one_of(*allowed: str) -> Check:
 
 
 COMMON: dict[str, Check] = {
-    "family": _is_text,
-    "prior": lambda value: isinstance(value, str | dict),  # read and checked by `restore_prior`
-    "num_rows": _is_count,
     "notes": _is_texts,
     "method": _is_text,
     "structure": _is_text,
@@ -82,8 +83,15 @@ COMMON: dict[str, Check] = {
     "elbo_se": _is_number,
     "seconds": _is_seconds,
 }
+REGRESSION: dict[str, Check] = {
+    "family": _is_text,
+    "prior": lambda value: isinstance(value, str | dict),  # read and checked by `restore_prior`
+    "num_rows": _is_count,
+}
 NEEDED: dict[str, dict[str, Check]] = {
+    "density": {"leaves": _is_names, "shapes": _is_shapes, "num_points": _is_count},
     "glm": {
+        **REGRESSION,
         "formula": _or_none(_is_text),
         "link": _is_text,
         "names": _is_names,
@@ -91,6 +99,7 @@ NEEDED: dict[str, dict[str, Check]] = {
         "has_offset": _is_flag,
     },
     "glmm": {
+        **REGRESSION,
         "formula": _is_text,
         "fixed_names": _is_names,
         "random_names": lambda value: _is_names(value) and bool(value),
@@ -146,7 +155,7 @@ def _shown(value: Any) -> str:
 
 def _check_columns(document: Mapping[str, Any]) -> None:
     glm = document["model"] == "glm"
-    if glm and document.get("columns") is None:
+    if document["model"] == "density" or (glm and document.get("columns") is None):
         return
     recipe = ColumnRecipe.from_dict(document.get("columns"))
     fixed = document["names" if glm else "fixed_names"]

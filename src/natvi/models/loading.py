@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from natvi.models.density.posterior import DensityFit
 from natvi.models.file_check import check_contents
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.mixed.posterior import MixedFit
@@ -14,7 +15,7 @@ from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.run import storage
 
-MODELS = {"glm": GlmFit, "glmm": MixedFit}
+MODELS = {"density": DensityFit, "glm": GlmFit, "glmm": MixedFit}
 
 
 def load(path: str | Path) -> Result:

@@ -74,6 +74,11 @@ class Result:
         return ModelCheck(DOUBTFUL, reasons) if reasons else ModelCheck(GOOD, ("the data outweigh the prior",))
 
     @property
+    def predicts(self) -> bool:
+        """Whether the model generates responses that data can be held against."""
+        return isinstance(self.model, PredictiveModel)
+
+    @property
     def trust(self) -> str:
         """How well the posterior is approximated: "good", "use with care" or "do not use"."""
         return self._trust.level

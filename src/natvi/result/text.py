@@ -62,10 +62,9 @@ def text_summary(result: "Result", prob: float = 0.95) -> str:
 
 def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
     """Return subject, level and reasons of the verdicts: on approximation and model, and on a prior that decides."""
-    found = [
-        ("Approximation of the posterior", result.trust, result.trust_reasons),
-        ("Model against the data", result.model_check, result.model_check_reasons),
-    ]
+    found = [("Approximation of the posterior", result.trust, result.trust_reasons)]
+    if result.predicts:
+        found.append(("Model against the data", result.model_check, result.model_check_reasons))
     if result.prior_check == "doubtful":
         found.append(("Prior against the data", result.prior_check, result.prior_check_reasons))
     return found

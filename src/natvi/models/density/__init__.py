@@ -1,0 +1,1 @@
+"""Any log-density of a pytree."""

@@ -63,6 +63,8 @@ def check_document(document: dict[str, Any], elbo: float = -691.166) -> None:
         "trust_reasons",
         "model_check",
         "model_check_reasons",
+        "prior_check",
+        "prior_check_reasons",
         "method",
         "elbo",
         "coefficients",

@@ -333,7 +333,6 @@ def test_bernoulli_predictions_are_probabilities() -> None:
         (lambda d: d.assign(subject="1"), {}, r"holds '1'.*fitted to 1:.*pd.to_numeric\(data\['subject'\]\)"),
         (lambda d: d, {"kind": "mean"}, "kind must be one of 'response', 'link', not 'mean'"),
         (lambda d: d, {"groups": "all"}, "groups must be one of 'known', 'new', 'population', not 'all'"),
-        (lambda d: None, {}, "needs new_data"),
         (lambda d: 3, {}, "cannot be read as a table"),
     ],
 )

@@ -227,7 +227,7 @@ def test_empty_data() -> None:
     "data", [3, "data.csv", object(), {"y": [1, 2], "weight": [1.0]}], ids=["number", "path", "object", "ragged"]
 )
 def test_not_a_data_frame(data: object) -> None:
-    refuse(data, f"type {type(data).__name__}", "cannot be read as a table", "Give a pandas DataFrame")
+    refuse(data, f"type {type(data).__name__}", "cannot be read as a table", "Give a pandas or polars DataFrame")
 
 
 def test_arrays_without_column_names() -> None:
@@ -242,7 +242,7 @@ def test_columns_of_the_same_name() -> None:
 # --- options -----------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("family", "near"), [("poison", "poisson"), ("Bernoulli", "bernoulli"), ("xyz", "")])
+@pytest.mark.parametrize(("family", "near"), [("poison", "poisson"), ("xyz", "")])
 def test_unknown_family(family: str, near: str) -> None:
     message = refuse(table(), f"Unknown family {family!r}", "poisson, bernoulli, gaussian", family=family)
     assert (f"Did you mean {near!r}?" in message) if near else ("Did you mean" not in message)
@@ -287,10 +287,7 @@ def test_formulas_that_cannot_be_read(formula: str) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")
-def test_counts_beyond_reason_give_a_result_that_says_so(tmp_path) -> None:
+def test_counts_beyond_reason_are_refused() -> None:
     data = load_epilepsy().assign(y=lambda d: d["y"] * 1e300)
-    result = natvi.glmm("y ~ base*trt + age + visit + (1 | subject)", data, family="poisson").fit(method="gva")
-    assert result.outcome == "nonfinite" and result.trust == "do not use"
-    assert "rescale" in repr(result) and "rescale" in result._repr_html_()
-    result.save(tmp_path / "fit")
-    assert natvi.load(tmp_path / "fit").trust == "do not use"
+    with pytest.raises(ValueError, match="too large to compute with. Give it in another unit"):
+        natvi.glmm("y ~ base*trt + age + visit + (1 | subject)", data, family="poisson")

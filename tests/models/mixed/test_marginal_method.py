@@ -152,7 +152,7 @@ def test_newton_finds_a_mode_and_holds_what_it_should() -> None:
 def test_summary_says_how_it_was_done(binary: natvi.Result) -> None:
     text = repr(binary)
     assert binary.method == "marginal" and binary.trust == "good" and "weighted draws" in text
-    assert "importance-weighted" in text and f"{binary.elbo:,.3f} (±" in text
+    assert "random effects integrated out" in text and f"{binary.elbo:,.3f} (±" in text
     assert "converged after" in text and binary.trace[-1] == binary.elbo
     assert np.all(np.diff(binary.trace) >= -1e-9)  # the weighted bound lies above the Gaussian's
     assert binary.state is not None

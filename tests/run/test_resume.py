@@ -184,7 +184,7 @@ def test_full_disk_keeps_the_last_checkpoint(
 
     with monkeypatch.context() as patch:
         patch.setattr(storage.os, "fsync", full)
-        with pytest.warns(UserWarning, match=r"fit goes on, .* no room for .* MB\. Free some space"):
+        with pytest.warns(UserWarning, match=r"checkpoint could not be written.*no room for .* MB\. Free some space"):
             on = model.fit(method="gva", checkpoint=path, checkpoint_seconds=0.0)
     assert bits(on) == bits(whole)
     assert path.read_bytes() == before and len(list(tmp_path.iterdir())) == 1

@@ -123,6 +123,12 @@ class OmegaPrior(eqx.Module):
         each = [self._of_sd(k, log_s) for k, log_s in enumerate(log_sds(self.r, omega))]
         return self._linear(omega) + sum(each, jnp.zeros(()))
 
+    def density_of_sds(self, omega: Float[Array, " k"]) -> Float[Array, ""]:
+        """Return the log-density of sds and correlations themselves: that of omega without the Jacobian."""
+        at, logs = omega_positions(self.r), log_sds(self.r, omega)
+        jacobian = sum(((self.r + k + 1) * omega[at[k, k]] + self.r * logs[k] for k in range(self.r)), jnp.zeros(()))
+        return self.log_density(omega) + jacobian
+
     def _linear(self, omega: Float[Array, " k"]) -> Float[Array, ""]:
         """Return the part that is linear in omega, constants included."""
         at = omega_positions(self.r)

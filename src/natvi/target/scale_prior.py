@@ -59,6 +59,10 @@ class ScalePrior(eqx.Module):
 
         return total(mean), jax.grad(total)(mean), jax.grad(jax.grad(total))(mean)
 
+    def density_of_scale(self, coordinate: Float[Array, "*n"]) -> Float[Array, "*n"]:
+        """Return the log-density of x itself, without the Jacobian."""
+        return scale_log_density(self.name, self.power * coordinate, self.parameters)
+
     def at(self, coordinate: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the log-density of the coordinate."""
         log_x = self.power * coordinate

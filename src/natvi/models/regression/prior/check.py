@@ -1,8 +1,9 @@
 """The prior held against the data: do they contradict each other, does it pull, do the data add little to anything?
 
 To first order, the posterior mean moves by Sigma grad log p(mu) for every unit by which the power of the prior is
-raised (mu and Sigma being the posterior's): divided by posterior sds this is how hard the prior pulls. Where the
-posterior of a parameter is nearly as wide as its prior, the data have added little.
+raised (mu and Sigma being the posterior's): divided by posterior sds this is how hard the prior pulls. Of sds and
+dispersions the density of the number itself counts, so that a flat one does not pull. Where the posterior of a
+parameter is nearly as wide as its prior, the data have added little.
 
 In units of the prior, u = (theta - m) / s, the posterior's precision is I + J, J being what the data tell. Along an
 eigenvector of J with eigenvalue j, data that follow from the prior give a posterior mean u ~ N(0, j / (1 + j)). So
@@ -72,10 +73,10 @@ def _gradient(prior: Prior, mean: np.ndarray) -> np.ndarray:
     with float64():
         for found in prior.scales.placed:
             term = ScalePrior.of(found.density, found.position, found.power)
-            grad[found.position] = float(jax.grad(term.at)(jnp.asarray(mean[found.position])))
+            grad[found.position] = float(jax.grad(term.density_of_scale)(jnp.asarray(mean[found.position])))
         if (covariance := prior.scales.covariance) is not None:
             omega = OmegaPrior.of(covariance.densities, covariance.eta, covariance.start)
-            grad[omega.own] = np.asarray(jax.grad(omega.log_density)(jnp.asarray(mean[omega.own])))
+            grad[omega.own] = np.asarray(jax.grad(omega.density_of_sds)(jnp.asarray(mean[omega.own])))
     return grad
 
 

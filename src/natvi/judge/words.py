@@ -34,7 +34,7 @@ def judge_shape(shape: Shape | None, names: list[str], cure: str) -> Trust:
     if not shape.off and shape.reliable:
         words = (
             f"held against the exact posterior, no mean is off by more than {max(abs(shift), 0.01):.2f} posterior sds "
-            f"and no sd by more than {max(100 * abs(ratio - 1.0), 1.0):.0f}%"
+            f"and no sd by more than {max(100 * abs(1.0 / ratio - 1.0), 1.0):.0f}%"
         )
         return Trust(GOOD, (words,), numbers)
     if not shape.off:

@@ -39,7 +39,11 @@ class PointSystem(eqx.Module):
     points: Float[Array, "d m"]
     memory: ClassVar[int] = 8
     whole_residual: ClassVar[bool] = True
-    compiles_quickly: ClassVar[bool] = True
+
+    @property
+    def compiles_quickly(self) -> bool:
+        """Yes: what a user waits for is the compiler."""
+        return True
 
     @property
     def dimension(self) -> int:

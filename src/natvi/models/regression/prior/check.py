@@ -23,6 +23,7 @@ from natvi.x64 import float64
 
 PULL = 0.5  # posterior sds
 LITTLE = 0.9  # posterior sd over prior sd
+MOVED = 1.0  # prior sds of a logarithm
 FAR = 4.0  # z beyond which prior and data contradict each other
 LEAST_INFORMATION = 1e-12
 NAMED = 3
@@ -34,7 +35,8 @@ class PriorInfluence(NamedTuple):
 
     Attributes:
         pull: How far the prior moves the mean, in posterior sds.
-        width: The posterior's sd over the prior's; NaN where the prior has none.
+        width: The posterior's sd over the prior's; NaN where the prior has none, and for an sd or a dispersion that
+            the data have moved, since its logarithm is wide towards zero whatever they say.
         conflict: The z of the direction in which prior and data contradict each other most, shared out to the
             coordinates that make up that direction.
     """
@@ -47,9 +49,11 @@ class PriorInfluence(NamedTuple):
 def prior_influence(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> PriorInfluence:
     """Return how the prior acts on a posterior with this mean and covariance of the shared coordinates."""
     sds = np.sqrt(np.diagonal(covariance))
-    prior_sds = _prior_sds(prior)
+    prior_means, prior_sds = _prior_moments(prior)
+    moved = ~np.isfinite(prior.sd) & (np.abs(mean - prior_means) > MOVED * prior_sds)
     pull = covariance @ _gradient(prior, mean) / sds
-    return PriorInfluence(pull, sds / prior_sds, _conflict(prior, mean, covariance))
+    width = np.where(moved, np.nan, sds / prior_sds)
+    return PriorInfluence(pull, width, _conflict(prior, mean, covariance))
 
 
 def _conflict(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> np.ndarray:
@@ -80,14 +84,15 @@ def _gradient(prior: Prior, mean: np.ndarray) -> np.ndarray:
     return grad
 
 
-def _prior_sds(prior: Prior) -> np.ndarray:
-    """Return the prior's sd of every coordinate; NaN for correlated sds and correlations."""
-    sds = np.where(np.isfinite(prior.sd), prior.sd, np.nan)
+def _prior_moments(prior: Prior) -> tuple[np.ndarray, np.ndarray]:
+    """Return the prior's mean and sd of every coordinate; the sd is NaN for correlated sds and correlations."""
+    means, sds = prior.mean.copy(), np.where(np.isfinite(prior.sd), prior.sd, np.nan)
     u = (np.arange(200) + 0.5) / 200
     for found in prior.scales.placed:
         logs = np.log([max(found.density.quantile(float(p)), 1e-300) for p in u])
+        means[found.position] = np.mean(logs) / found.power
         sds[found.position] = np.std(logs) / abs(found.power)
-    return sds
+    return means, sds
 
 
 def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance: np.ndarray) -> tuple[str, ...]:

@@ -48,6 +48,11 @@ def float64() -> Iterator[None]:
         yield
 
 
+def float32() -> AbstractContextManager[None]:
+    """Return a context in which JAX computes in single precision, as deep models do."""
+    return jax.enable_x64(False)
+
+
 def to_host(tree: Tree) -> Tree:
     """Copy every array of a pytree to NumPy, dtype kept."""
     return jax.tree.map(np.asarray, tree)

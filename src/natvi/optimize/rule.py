@@ -37,7 +37,8 @@ class Rule(NamedTuple):
         init: The rule's state before the first step, from the Gaussian.
         step: (Gaussian, state, gradient) -> (Gaussian, state).
         with_entropy: Whether its gradients include the entropy's.
-        curvature: Whether it takes a curvature (`CurvatureGradient`) instead of a gradient in the factor.
+        curvature: Where it takes a curvature (`CurvatureGradient`) instead of a gradient in the factor, what that is
+            made of: "rows" for the gradients of examples, "stein" for one draw's gradient; else "".
         follow: For natural rules, (Gaussian, state, gradient in the mean, direction) -> (Gaussian, state): the same
             step for those who have the natural direction already.
         name: The rule with its settings, by which a checkpoint knows it.
@@ -46,7 +47,7 @@ class Rule(NamedTuple):
     init: Callable[[Any], Any]
     step: Callable[[Any, Any, Any], tuple[Any, Any]]
     with_entropy: bool = True
-    curvature: bool = False
+    curvature: str = ""
     follow: Callable[[Any, Any, Any, NaturalDirection], tuple[Any, Any]] | None = None
     name: str = ""
 

@@ -46,4 +46,4 @@ def vogn(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999) 
         mean = jax.tree.map(lambda x, d: x + scale * d, gaussian.mean, direction)
         return replace(moved, mean, moved.factor), VognState(m, S, count)
 
-    return Rule(init, step, curvature=True)
+    return Rule(init, step, curvature="rows")

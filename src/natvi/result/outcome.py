@@ -5,6 +5,9 @@ from natvi.run import Outcome
 ADVICE = {
     Outcome.CONVERGED: "The bound stopped rising: this is its maximum to working accuracy.",
     Outcome.MAX_STEPS: "The step limit came first. Go on with fit(state=result.state), or raise max_steps.",
+    Outcome.STOPPED_EARLY: (
+        "The validation log-likelihood no longer rose, so the fit stopped early and kept its best point."
+    ),
     Outcome.STALLED: (
         "No step raised the bound any more although the gradient is not zero. Look for collinear columns or "
         "columns of very different scale; standardising them usually helps."

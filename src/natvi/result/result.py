@@ -23,6 +23,15 @@ KIND = "fit"
 DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.INTERRUPTED, Outcome.STALLED)
 
 
+@runtime_checkable
+class DrawnModel(Protocol):
+    """A model that draws its own pictures, where coefficients are not what it is about."""
+
+    def pictures(self) -> list[Any]:
+        """Return the pictures of the report."""
+        ...
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
@@ -160,7 +169,10 @@ class Result:
     def fixed_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the fixed effects as a tidy frame; in a model without random effects, the coefficients."""
         tables = self.model.tables(_probability(prob))
-        return tables["Fixed effects" if "Fixed effects" in tables else "Coefficients"]
+        name = "Fixed effects" if "Fixed effects" in tables else "Coefficients"
+        if name not in tables:
+            raise ValueError(f"A {type(self.model).__name__} has no coefficients; what it has is in summary().")
+        return tables[name]
 
     def variance_components(self, prob: float = 0.95) -> pd.DataFrame:
         """Return sds and correlations of the random effects, and the residual sd where there is one."""
@@ -291,6 +303,8 @@ class Result:
 
     def pictures(self) -> list[Any]:
         """Return the pictures of the report."""
+        if isinstance(self.model, DrawnModel):
+            return [*self.model.pictures(), self.plot_trace()]
         mixed = "Fixed effects" in self.model.tables(0.95)
         shown = [self.plot_fixed_effects(), self.plot_random_effects() if mixed else self.plot_posterior()]
         if isinstance(self.model, PredictiveModel) and self.model.rows is not None:

@@ -16,7 +16,7 @@ def combine(outcome: Outcome, concerns: tuple[Trust, ...]) -> Trust:
     """
     if outcome is Outcome.CONVERGED:
         start = Trust(GOOD, ("converged",))
-    elif outcome in (Outcome.MAX_STEPS, Outcome.INTERRUPTED, Outcome.STALLED):
+    elif outcome in (Outcome.MAX_STEPS, Outcome.STOPPED_EARLY, Outcome.INTERRUPTED, Outcome.STALLED):
         start = Trust(CARE, (ADVICE[outcome],))
     else:
         start = Trust(REFUSE, (ADVICE[outcome],))

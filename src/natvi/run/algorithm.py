@@ -13,6 +13,7 @@ from natvi.derivatives.exact import ExactTarget, exact_order
 from natvi.derivatives.first_order import first_order
 from natvi.derivatives.per_example import curvature_gradient, exact_curvature
 from natvi.derivatives.second_order import second_order
+from natvi.derivatives.stein import stein_curvature
 from natvi.natural.estimate import first_order_natural
 from natvi.optimize.rule import Rule
 from natvi.typing import Target
@@ -48,8 +49,10 @@ class Move(NamedTuple):
     def _gradient(self, target: Any, gaussian: Any, key: PRNGKeyArray) -> Any:
         draws = (key, self.num_samples, self.antithetic)
         if self.rule.curvature:
-            exact = self.order == "exact"
-            return exact_curvature(target, gaussian) if exact else curvature_gradient(target, gaussian, *draws)
+            if self.order == "exact":
+                return exact_curvature(target, gaussian)
+            estimate = stein_curvature if self.rule.curvature == "stein" else curvature_gradient
+            return estimate(target, gaussian, *draws)
         if self.order == "exact":
             return exact_order(target, gaussian, self.rule.with_entropy)
         estimate = first_order if self.order == 1 else second_order
@@ -61,7 +64,7 @@ class Algorithm(NamedTuple):
 
     init: Callable[[Any], State]
     target: Any
-    move: Move
+    move: Any  # a Move, or what is called like one
 
     def step(self, state: State, key: PRNGKeyArray) -> State:
         """Take one step."""
@@ -93,7 +96,10 @@ def compose(
     if order == "exact" and not isinstance(target, ExactTarget):
         raise ValueError(f"order='exact' needs a target that knows its expectations; {type(target).__name__} does not.")
     if order == 2 and rule.curvature:
-        raise ValueError("VOGN takes gradients of rows (order=1) or exact expectations (order='exact'), not order=2.")
+        raise ValueError(
+            "VOGN takes gradients of rows, IVON that of a draw (order=1), both exact expectations (order='exact'), "
+            "not order=2."
+        )
 
     patterns = pattern if isinstance(pattern, tuple) else (pattern,)
 

@@ -14,6 +14,7 @@ class Outcome(StrEnum):
 
     CONVERGED = "converged"
     MAX_STEPS = "max_steps"
+    STOPPED_EARLY = "stopped_early"
     STALLED = "stalled"
     INTERRUPTED = "interrupted"
     NONFINITE = "nonfinite"

@@ -46,13 +46,22 @@ class LateBar:
 
 
 class StepProgress(LateBar):
-    """A line with steps, bound and time."""
+    """A line with steps, bound and time; of minibatches also rows per second, of a watched fit its last value."""
 
-    def __init__(self, shown: bool, label: str = "fitting") -> None:
+    def __init__(self, shown: bool, label: str = "fitting", rows_per_step: int = 0) -> None:
         """Prepare the line; `shown=False` never prints."""
         super().__init__(shown, lambda: (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()))
-        self._label = label
+        self._label, self._rows_per_step = label, rows_per_step
+        self._last: tuple[int, float] | None = None
 
-    def update(self, step: int, elbo: float) -> None:
+    def update(self, step: int, elbo: float, watched: float | None = None) -> None:
         """Say how far the fit is."""
-        self.show(f"{self._label}: step {step}, ELBO {elbo:,.3f}")
+        text = f"{self._label}: step {step}, ELBO {elbo:,.3f}"
+        if watched is not None:
+            text += f", validation {watched:,.4f}"
+        now = time.perf_counter()
+        if self._rows_per_step and self._last is not None:
+            before, then = self._last
+            text += f", {self._rows_per_step * (step - before) / max(now - then, 1e-9):,.0f} rows/s"
+        self._last = step, now
+        self.show(text)

@@ -5,11 +5,16 @@ step. So the fit runs in stages: as soon as the bound, averaged over windows, no
 halved. Halving it closes about half of the remaining gap; when a whole stage has gained less than `gap` nats, about
 that much is left, and the average of the last stage's iterates, which is closer still, is the answer.
 
+Where the length of a fit and its step sizes are settled beforehand (`settle=False`: nets, with a schedule over epochs)
+there are no stages; the last iterate is the answer, or, watched by a validation set, the best one.
+
 Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also
 after a resume.
 """
 
 import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,6 +33,7 @@ from natvi.run.progress import StepProgress
 from natvi.run.settings import check_seed
 from natvi.run.stages import Stage, first_stage, judge_window
 from natvi.run.start import check_start
+from natvi.run.watch import Watched, first_watched, note_value
 from natvi.x64 import to_host
 
 CHUNK_SECONDS = 0.5
@@ -45,6 +51,7 @@ class StochasticState(NamedTuple):
     window: Float[Array, " w"]  # the bounds of the window under way, NaN where a step was not finite
     stage: Stage
     trace: Float[Array, " t"]  # the mean bound of every window
+    watched: Watched | None = None  # what a validation set said of every window
 
 
 @partial(jax.jit, static_argnums=0)
@@ -87,6 +94,9 @@ def wander(
     max_steps: int = 100_000,
     window: int = 100,
     gap: float = 0.05,
+    settle: bool = True,
+    watch: Callable[[Any], float] | None = None,
+    patience: int | None = None,
     state: StochasticState | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
@@ -102,13 +112,17 @@ def wander(
         max_steps: Steps at most, those of earlier runs included.
         window: Steps whose bounds are averaged.
         gap: The gain of a whole stage, in nats, below which the fit stops.
+        settle: Whether to run in stages until the bound settles; else all steps are taken, with the rule's step sizes.
+        watch: Told the recipe's state at the end of every window, returns how good it is; higher is better.
+        patience: Windows without a rise of `watch` after which the fit stops; its best Gaussian is then the answer.
         state: The state of an earlier run, to go on from.
         progress: Whether to show progress.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
         checkpoint_seconds: The least time between two writes.
 
     Returns:
-        The average of the last stage, the outcome, the bound of every window and the last state.
+        The average of the last stage (without stages, the last or best Gaussian), the outcome, the bound of every
+        window and the last state.
     """
     for name, value in (("max_steps", max_steps), ("window", window), ("gap", gap)):
         if isinstance(value, bool) or not value > 0:
@@ -117,8 +131,9 @@ def wander(
     _check_batches(algorithm.target, batches)
     target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
     check_start(target, start)
-    current = _begin(algorithm, start, window)
+    current = _begin(algorithm, start, window, watch is not None)
     settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
+    settings += "" if settle and watch is None else f" {settle} {watch is not None} {patience}"
     keeper = None if checkpoint is None else Checkpoint(checkpoint, (target, start), checkpoint_seconds, settings)
     if state is None and keeper is not None:
         state = keeper.resume(current)
@@ -128,24 +143,26 @@ def wander(
     if keeper is not None and not keeper.path.exists():
         keeper.save_now(current)  # a path that cannot be written is noticed before the work
     runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
-    with StepProgress(progress) as line, Interruption() as interruption:
-        outcome = _judge_end(current, max_steps)
+    rows_per_step = 0 if batches is None else batches.batch_size
+    with StepProgress(progress, rows_per_step=rows_per_step) as line, Interruption() as interruption, runner:
+        outcome = _judge_end(current, max_steps, patience)
         while outcome is None:
             size = len(current.window)
             current = runner.run(current, min(max_steps, (int(current.count) // size + 1) * size))
             if int(current.count) % size == 0:
-                current = _end_window(current, gap)
-                line.update(int(current.count), float(current.trace[int(current.count) // size - 1]))
+                current = _end_window(current, gap, settle)
+                current = current if watch is None else note_window(current, watch)
+                line.update(int(current.count), *_window_seen(current))
             if keeper is not None:
                 keeper.save(current)
-            outcome = _judge_end(current, max_steps)
+            outcome = _judge_end(current, max_steps, patience)
             if outcome is None and interruption.asked:
                 outcome = Outcome.INTERRUPTED
     if keeper is not None:
         save_at_the_end(keeper, current)
     host = to_host(current)
     count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
-    return Fitted(host.average, *_last_bound(host), outcome, trace, count, host)
+    return Fitted(_answer(host, settle, patience), *_last_bound(host), outcome, trace, count, host)
 
 
 def _last_bound(state: StochasticState) -> tuple[float, float]:
@@ -163,9 +180,19 @@ class _Runner:
         self._move, self._target, self._key, self._batches = move, target, key, batches
         self._steps_per_call = 1
         self._load, self._first, self._held = None, 0, 0
+        self._fetcher = ThreadPoolExecutor(1)
+        self._coming: tuple[int, Future[Any]] | None = None  # the load that begins at a step, on its way
         if batches is not None:
             bytes_per_batch = sum(np.asarray(leaf).nbytes for leaf in jax.tree.leaves(first_rows(batches)))
             self._held = max(1, min(100, LOAD_BYTES // bytes_per_batch))
+
+    def __enter__(self) -> "_Runner":
+        """Return itself."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Let go of what is still being fetched."""
+        self._fetcher.shutdown(wait=True, cancel_futures=True)
 
     def run(self, state: StochasticState, stop: int) -> StochasticState:
         """Step up to `stop`, or for about half a second."""
@@ -173,7 +200,7 @@ class _Runner:
         stop = min(stop, count + self._steps_per_call)
         if self._batches is not None:
             if self._load is None or not self._first <= count < self._first + self._held:
-                self._load = jax.tree.map(jnp.asarray, self._batches.take(count, self._held))
+                self._load = jax.tree.map(jnp.asarray, self._fetch(count))
                 self._first = count
             stop = min(stop, self._first + self._held)
         began = time.perf_counter()
@@ -184,6 +211,20 @@ class _Runner:
         # at most tenfold: the first call also compiles
         self._steps_per_call = max(1, min(int(CHUNK_SECONDS / seconds), 10 * self._steps_per_call))
         return state
+
+    def _fetch(self, count: int) -> Any:
+        """Return the load of batches from a step on, and have the next one fetched while this one is worked on."""
+        assert self._batches is not None
+        known, self._coming = self._coming, None
+        if known is None or known[0] != count:
+            if known is not None:
+                wait([known[1]])  # a source serves one reader at a time
+            load = self._batches.take(count, self._held)
+        else:
+            load = known[1].result()
+        after = count + self._held
+        self._coming = after, self._fetcher.submit(self._batches.take, after, self._held)
+        return load
 
 
 def first_rows(batches: Batches) -> Any:
@@ -205,18 +246,20 @@ def _check_batches(target: Any, batches: Batches | None) -> None:
         )
 
 
-def _begin(algorithm: Any, start: Any, window: int) -> StochasticState:
+def _begin(algorithm: Any, start: Any, window: int, watched: bool = False) -> StochasticState:
     """Return the state before the first step."""
     start = jax.tree.map(jnp.asarray, start)
     state = algorithm.init(start)
     zero = jnp.zeros((), jnp.int32)
     blank, trace = jnp.full(window, jnp.nan), jnp.full(TRACE_LENGTH, jnp.nan)
-    whole = StochasticState(state, start, zero, zero, blank, first_stage(), trace)
+    whole = StochasticState(
+        state, start, zero, zero, blank, first_stage(), trace, first_watched(state, TRACE_LENGTH) if watched else None
+    )
     # weakly typed numbers would make the second call, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype), whole)
 
 
-def _end_window(state: StochasticState, gap: float) -> StochasticState:
+def _end_window(state: StochasticState, gap: float, settle: bool) -> StochasticState:
     """Note the bound of a full window, and go on to the next stage where this one has ended."""
     elbos = np.asarray(state.window)
     level = float(np.nanmean(elbos)) if np.isfinite(elbos).any() else np.nan
@@ -224,17 +267,41 @@ def _end_window(state: StochasticState, gap: float) -> StochasticState:
     trace = state.trace.at[at].set(level, mode="drop")
     if np.isnan(elbos).mean() > 0.5:
         return state._replace(trace=trace)
+    if not settle:  # the average is that of a window
+        return state._replace(trace=trace, in_stage=jnp.zeros_like(state.in_stage))
     stage = judge_window(state.stage, level, gap)
     ended = float(stage.scale) != float(state.stage.scale)
     in_stage = jnp.zeros_like(state.in_stage) if ended else state.in_stage
     return state._replace(trace=trace, stage=stage, in_stage=in_stage)
 
 
-def _judge_end(state: StochasticState, max_steps: int) -> Outcome | None:
+def note_window(state: StochasticState, watch: Callable[[Any], float]) -> StochasticState:
+    """Ask how good the state at the end of a window is, and remember the best."""
+    assert state.watched is not None
+    at = int(state.count) // len(state.window) - 1
+    return state._replace(watched=note_value(state.watched, at, watch(state.algorithm), state.algorithm))
+
+
+def _window_seen(state: StochasticState) -> tuple[float, float | None]:
+    """Return the bound of the last window and what was watched, for the line of progress."""
+    at = int(state.count) // len(state.window) - 1
+    seen = None if state.watched is None or at >= TRACE_LENGTH else float(state.watched.values[at])
+    return float(state.trace[at]), seen
+
+
+def _answer(state: StochasticState, settle: bool, patience: int | None) -> Any:
+    if patience is not None and state.watched is not None and np.isfinite(state.watched.best_value):
+        return state.watched.best.gaussian
+    return state.average if settle else state.algorithm.gaussian
+
+
+def _judge_end(state: StochasticState, max_steps: int, patience: int | None = None) -> Outcome | None:
     count, size = int(state.count), len(state.window)
     filled = (count - 1) % size + 1  # steps of the last window, which max_steps may have cut short
     if count and (filled == size or count >= max_steps) and np.isnan(np.asarray(state.window)[:filled]).mean() > 0.5:
         return Outcome.NONFINITE
     if bool(state.stage.settled):
         return Outcome.CONVERGED
+    if patience is not None and state.watched is not None and int(state.watched.since_best) >= patience:
+        return Outcome.STOPPED_EARLY
     return Outcome.MAX_STEPS if count >= max_steps else None

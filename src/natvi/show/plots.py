@@ -49,6 +49,27 @@ def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
     return ax
 
 
+def relevance_bars(relevance: pd.Series, ax: Any = None) -> Any:
+    """Plot how much each input matters, the most relevant at the top."""
+    ax = ax or new_axis(height=0.9 + 0.22 * len(relevance))
+    at = np.arange(len(relevance))[::-1]
+    ax.hlines(at, 0, relevance, color=SHADE, linewidth=4)
+    ax.plot(relevance, at, "o", color=INK, markersize=5)
+    ax.set_yticks(at, [label(name) for name in relevance.index])
+    ax.set(xlabel="relevance (largest = 1)", xlim=(0, 1.05), ylim=(-0.6, len(relevance) - 0.4), title="inputs")
+    return ax
+
+
+def validation_picture(values: np.ndarray) -> list[Any]:
+    """Plot the log-likelihood of a validation set after every epoch; nothing where there is none."""
+    if not np.isfinite(values).any():
+        return []
+    ax = new_axis()
+    ax.plot(np.arange(1, len(values) + 1), values, color=INK, linewidth=1.2)
+    ax.set(xlabel="epoch", ylabel="log-likelihood per example", title="validation")
+    return [ax]
+
+
 def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     """Plot the effects of every group in ascending order; of very many groups an even selection.
 

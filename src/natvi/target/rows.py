@@ -87,6 +87,6 @@ class FunctionRows(eqx.Module):
         return jax.vmap(jax.grad(one), in_axes=(None, 0))(theta, self.rows)
 
 
-def scale_up(num_rows: int, in_use: int) -> float:
+def scale_up(num_rows: Any, in_use: int) -> Any:
     """Return N/|B|, how many rows each row in use stands for."""
     return num_rows / in_use

@@ -1,4 +1,4 @@
-"""Income above 50,000 dollars: the a4a split of the UCI "Adult" data, in the binary coding of LIBSVM."""
+"""Income above 50,000 dollars: the UCI "Adult" data, whole (a9a) or as a4a, in the binary coding of LIBSVM."""
 
 import gzip
 from pathlib import Path
@@ -10,6 +10,7 @@ from natvi.data.glm_data import GlmData
 
 TRAIN = "adult_libsvm/a4a.gz"
 TEST = "adult_libsvm/a4a.t.gz"
+TRAIN_A9A, TEST_A9A = "adult_libsvm/a9a.gz", "adult_libsvm/a9a.t.gz"
 SOURCE = (
     "Download a4a and a4a.t from the binary data sets of LIBSVM (www.csie.ntu.edu.tw/~cjlin/libsvmtools), "
     "and put them there, packed with gzip."
@@ -34,6 +35,15 @@ def load_a4a() -> tuple[GlmData, GlmData]:
     Paper: Section 8.2 and Table 8, logistic regression with d = 124.
     """
     return read_indicators(data_file(TRAIN, SOURCE)), read_indicators(data_file(TEST, SOURCE))
+
+
+def load_a9a() -> tuple[GlmData, GlmData]:
+    """Design matrices of the whole data: 32,561 rows to fit and 16,281 to test, 124 columns.
+
+    Paper: Section 8.4 and Table 10.
+    """
+    whole = SOURCE.replace("a4a", "a9a")
+    return read_indicators(data_file(TRAIN_A9A, whole)), read_indicators(data_file(TEST_A9A, whole))
 
 
 def read_indicators(path: Path, num_features: int = NUM_FEATURES) -> GlmData:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from natvi.models.deep.glm_fit import DeepGlmFit
 from natvi.models.density.posterior import DensityFit
 from natvi.models.file_check import check_contents
 from natvi.models.linear.posterior import GlmFit
@@ -15,13 +16,18 @@ from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.run import storage
 
-MODELS = {"density": DensityFit, "glm": GlmFit, "glmm": MixedFit}
+MODELS = {"deep_glm": DeepGlmFit, "density": DensityFit, "glm": GlmFit, "glmm": MixedFit}
 
 
 def load(path: str | Path) -> Result:
     """Load a fit saved by `Result.save`; nothing in the file is executed."""
     arrays, document = storage.read(path, KIND)
     name = document.get("model") if isinstance(document, dict) else None
+    if name == "bnn":
+        raise storage.StorageError(
+            f"{path} holds the weights of a net, whose function no file keeps. Load it with that: "
+            "natvi.bnn(apply, params).load(path)."
+        )
     if not isinstance(name, str) or name not in MODELS:
         raise storage.StorageError(
             f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."

@@ -1,0 +1,156 @@
+"""What every deep fit shares: the optimizer by its word with its usual step size, epochs, and the loop."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from natvi import optimize
+from natvi.derivatives.first_order import BoundGradient
+from natvi.gaussian import CovarianceGaussian
+from natvi.linalg import DiagonalFactor
+from natvi.optimize import Cosine, Rule
+from natvi.run.algorithm import Algorithm, State, compose
+from natvi.run.batches import ArrayBatches
+from natvi.run.stochastic import StochasticFitted, wander
+
+# where the paper names one, the paper's; the others did well on LeNet-5 and small perceptrons
+STEP_SIZES = {
+    **{"adam": 0.001, "pga": 0.001, "nadam": 0.001},
+    **{"snngm": 0.0005, "nagm": 0.01, "vogn": 0.01, "ivon": 0.1, "point": 0.001},
+}
+POINT = "point"
+IVON_CURVATURE = 0.1  # per row, of the authors: h_0
+
+
+class Training(NamedTuple):
+    """How a net is trained.
+
+    Attributes:
+        optimizer: `ivon`, `adam`, `nadam`, `snngm`, `nagm`, `pga`, `vogn`, or `point` for Adam on the weights alone.
+        step_size: The largest step size; None for the optimizer's usual one.
+        schedule: `cosine` or `constant`.
+        warmup: The share of all steps over which the step size rises first.
+        epochs: Passes over the data.
+        batch_size: Examples per step.
+        num_samples: Draws of the weights per step.
+        start_sd: The sd of every weight before the first step; None for 1 / sqrt(n), of IVON 1 / sqrt(0.1 n).
+        patience: Evaluations on the validation set without a rise after which training stops.
+        seed: The same seed gives the same bits.
+    """
+
+    optimizer: str = "ivon"
+    step_size: float | None = None
+    schedule: str = "cosine"
+    warmup: float = 0.0
+    epochs: int = 20
+    batch_size: int = 128
+    num_samples: int = 1
+    start_sd: float | None = None
+    patience: int | None = None
+    seed: int = 0
+
+    def steps_per_epoch(self, num_rows: int) -> int:
+        """Return the number of whole batches in the data."""
+        return num_rows // self.batch_size
+
+    def first_sd(self, num_rows: int) -> float:
+        """Return the sd of every weight before the first step."""
+        if self.start_sd is not None:
+            return self.start_sd
+        return 1.0 / math.sqrt(num_rows * (IVON_CURVATURE if self.optimizer == "ivon" else 1.0))
+
+    def rule(self, num_rows: int) -> Rule:
+        """Return the update rule with its schedule."""
+        size = STEP_SIZES[self.optimizer] if self.step_size is None else self.step_size
+        steps = self.epochs * self.steps_per_epoch(num_rows)
+        schedule = Cosine(size, steps, int(self.warmup * steps)) if self.schedule == "cosine" else size
+        return getattr(optimize, "adam" if self.optimizer == POINT else self.optimizer)(schedule)
+
+
+def check_training(training: Training, num_rows: int) -> None:
+    """Say what is wrong with the options, before any work is done."""
+    if training.optimizer not in STEP_SIZES:
+        raise ValueError(f"optimizer must be one of {', '.join(map(repr, STEP_SIZES))}, not {training.optimizer!r}.")
+    if training.schedule not in ("cosine", "constant"):
+        raise ValueError(f"schedule must be 'cosine' or 'constant', not {training.schedule!r}.")
+    for name in ("epochs", "batch_size", "num_samples"):
+        value = getattr(training, name)
+        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
+            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+    if training.batch_size > num_rows:
+        raise ValueError(
+            f"batch_size={training.batch_size:,} is larger than the data, {num_rows:,} examples. Give at most that."
+        )
+    if not 0 <= training.warmup < 1:
+        raise ValueError(
+            f"warmup is the share of steps with a rising step size, from 0 to below 1; got {training.warmup!r}."
+        )
+    for name in ("step_size", "start_sd"):
+        value = getattr(training, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ValueError(f"{name} must be positive and finite, or None; got {value!r}.")
+    if training.patience is not None and training.patience < 1:
+        raise ValueError(f"patience must be at least 1, or None for no early stopping; got {training.patience!r}.")
+
+
+class PointMove(NamedTuple):
+    """A step of a point estimate: the gradient at the mean, and a factor that stays as it is."""
+
+    rule: Rule
+
+    def __call__(self, target: Any, state: State, key: PRNGKeyArray) -> State:
+        """Differentiate and move."""
+        value, grad = jax.value_and_grad(target.value)(state.gaussian.mean)
+        still = jax.tree.map(jnp.zeros_like, state.gaussian.factor)
+        gaussian, rule_state = self.rule.step(state.gaussian, state.rule, BoundGradient(value, grad, still))
+        return State(gaussian, rule_state, value)
+
+
+def recipe_of(target: Any, training: Training) -> Algorithm:
+    """Put the target, the rule and its estimate together."""
+    rule = training.rule(target.num_rows)
+    recipe = compose(target, rule, CovarianceGaussian, DiagonalFactor, num_samples=training.num_samples)
+    return recipe._replace(move=PointMove(rule)) if training.optimizer == POINT else recipe
+
+
+def train(
+    target: Any,
+    start: CovarianceGaussian,
+    rows: Any,
+    training: Training,
+    *,
+    watch: Callable[[Any], float] | None = None,
+    algorithm: Algorithm | None = None,
+    **keeping: Any,
+) -> StochasticFitted:
+    """Run the loop for all epochs; a window is an epoch.
+
+    Args:
+        target: The log-density of rows.
+        start: The Gaussian to start from.
+        rows: All examples, a pytree of arrays.
+        training: How to train.
+        watch: The value of the algorithm's state on a validation set.
+        algorithm: Where it is more than a rule on the target.
+        keeping: `state`, `progress`, `checkpoint`, `checkpoint_seconds` of the loop.
+    """
+    num_rows = target.num_rows
+    per_epoch = training.steps_per_epoch(num_rows)
+    recipe = algorithm or recipe_of(target, training)
+    return wander(
+        recipe,
+        start,
+        batches=ArrayBatches(rows, training.batch_size, seed=training.seed),
+        seed=training.seed,
+        max_steps=training.epochs * per_epoch,
+        window=per_epoch,
+        settle=False,
+        watch=watch,
+        patience=training.patience,
+        **keeping,
+    )

@@ -1,0 +1,132 @@
+"""Deep GLMs as scikit-learn estimators: its own checks, and what they do besides."""
+
+import pickle
+
+import numpy as np
+import pandas as pd
+import pytest
+
+sklearn = pytest.importorskip("sklearn")
+
+from sklearn.base import clone  # noqa: E402
+from sklearn.model_selection import GridSearchCV  # noqa: E402
+from sklearn.pipeline import make_pipeline  # noqa: E402
+from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
+
+import natvi  # noqa: E402
+from natvi import DeepGLMClassifier, DeepGLMRegressor  # noqa: E402
+from natvi.run import storage  # noqa: E402
+
+rng = np.random.default_rng(0)
+frame = pd.DataFrame(rng.normal(size=(300, 4)), columns=["wind", "rain", "sun", "snow"])
+y = 3 + 2 * frame["rain"].to_numpy() ** 2 + 0.2 * rng.normal(size=300)
+labels = np.where(frame["sun"] > 0, "yes", "no")
+
+
+@pytest.fixture(scope="module")
+def regressor():
+    return DeepGLMRegressor(epochs=60).fit(frame, y)
+
+
+@pytest.fixture(scope="module")
+def classifier():
+    return DeepGLMClassifier(epochs=30).fit(frame, labels)
+
+
+def test_a_regressor_predicts_with_intervals(regressor):
+    assert regressor.score(frame, y) > 0.9
+    intervals = regressor.predict_interval(frame, prob=0.9)
+    inside = (intervals["q5"] < y) & (y < intervals["q95"])
+    assert inside.mean() > 0.8
+    np.testing.assert_allclose(intervals["mean"], regressor.predict(frame), rtol=1e-5)
+    assert regressor.log_score(frame, y, num_draws=50) > -1.5
+    assert isinstance(regressor.result_, natvi.Result) and "deep GLM" in repr(regressor.result_)
+
+
+def test_relevance_names_the_input_that_matters(regressor, classifier):
+    assert regressor.relevance_.index[0] == "rain" and regressor.relevance_.iloc[0] == 1
+    assert classifier.relevance_.index[0] == "sun"
+    assert len(regressor.plot_relevance().get_yticks()) == 4
+
+
+def test_a_classifier_predicts_labels(classifier):
+    assert set(classifier.predict(frame)) <= {"yes", "no"} and classifier.score(frame, labels) > 0.9
+    table = classifier.predict_proba(frame)
+    np.testing.assert_allclose(table.sum(axis=1), 1)
+    assert classifier.log_score(frame, labels, num_draws=50) > -0.4
+    with pytest.raises(ValueError, match="not among the classes"):
+        classifier.log_score(frame[:1], ["perhaps"])
+
+
+def test_counts():
+    counts = rng.poisson(np.exp(0.5 + frame["wind"]))
+    model = DeepGLMRegressor(response="poisson", epochs=40).fit(frame, counts)
+    assert model.relevance_.index[0] == "wind"
+    assert (model.predict_interval(frame)["q2.5"] >= 0).all()
+
+
+def test_saved_without_pickle_and_with(regressor, classifier, tmp_path):
+    for model in (regressor, classifier):
+        path = model.save(tmp_path / "model")
+        again = type(model).load(path)
+        np.testing.assert_array_equal(again.predict(frame), model.predict(frame))
+        assert again.get_params() == model.get_params()
+        assert natvi.load(path).elbo == model.result_.elbo
+        np.testing.assert_array_equal(pickle.loads(pickle.dumps(model)).predict(frame), model.predict(frame))
+    with pytest.raises(storage.StorageError, match="does not hold a DeepGLMRegressor"):
+        DeepGLMRegressor.load(path)
+
+
+def test_learning_piece_by_piece():
+    model = DeepGLMClassifier(hidden=(8,))
+    with pytest.raises(ValueError, match="needs classes"):
+        model.partial_fit(frame[:100], labels[:100])
+    for _ in range(8):
+        for k in range(0, 300, 100):
+            model.partial_fit(frame[k : k + 100], labels[k : k + 100], classes=["yes", "no"])
+    assert model.score(frame, labels) > 0.85 and model.result_.model.num_rows == 2400
+
+
+def test_early_stopping_pipelines_clones_and_grids():
+    model = DeepGLMRegressor(hidden=(8,), epochs=40, early_stopping=True, patience=2)
+    fitted = make_pipeline(StandardScaler(), clone(model)).fit(frame, y)
+    assert 1 <= fitted[-1].n_iter_ <= 40 and np.isfinite(fitted[-1].result_.model.validation).any()
+    search = GridSearchCV(DeepGLMRegressor(epochs=5), {"hidden": [(4,), (8,)]}, cv=2).fit(frame, y)
+    assert search.best_params_["hidden"] in [(4,), (8,)]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": frame.assign(snow="white")}, "OneHotEncoder"),
+        ({"X": frame.assign(snow=np.nan)}, "NaN"),
+        ({"y": np.where(y > 4, np.nan, y)}, "NaN"),
+        ({"hidden": (0,)}, "hidden must hold"),
+        ({"optimizer": "sgd"}, "optimizer must be one of"),
+        ({"batch_size": 1000}, "larger than the data"),
+        ({"response": "gamma"}, "response must be one of"),
+        ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction"),
+    ],
+)
+def test_mistakes_are_explained(change, message):
+    data = {"X": frame, "y": y} | {k: v for k, v in change.items() if k in ("X", "y")}
+    model = DeepGLMRegressor(epochs=1, **{k: v for k, v in change.items() if k not in ("X", "y")})
+    with pytest.raises(ValueError, match=message):
+        model.fit(**data)
+
+
+def test_one_class_is_not_enough():
+    with pytest.raises(ValueError, match="two classes"):
+        DeepGLMClassifier().fit(frame, np.repeat("yes", 300))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("estimator", [DeepGLMRegressor, DeepGLMClassifier])
+def test_scikit_learns_own_checks(estimator):
+    failed = [
+        one["check_name"]
+        for one in check_estimator(estimator(epochs=30), on_fail=None, on_skip=None)
+        if one["status"] not in ("passed", "skipped")
+    ]
+    assert failed == []

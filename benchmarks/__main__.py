@@ -7,8 +7,8 @@ from pathlib import Path
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "resume", "fuzz")
-PLANNED = ("deep", "posteriors", "cold", "all")
+BUILT = ("step", "glm", "glmm", "resume", "fuzz", "deep")
+PLANNED = ("posteriors", "cold", "all")
 SEED = 20_240_701
 
 

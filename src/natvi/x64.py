@@ -38,19 +38,27 @@ def float64() -> Iterator[None]:
         ...     jnp.zeros(1).dtype.name
         'float64'
     """
+    with _border(True):
+        yield
+
+
+@contextmanager
+def float32() -> Iterator[None]:
+    """Return a context in which JAX computes in single precision, by its usual rules, as deep models do."""
+    with _border(False):
+        yield
+
+
+@contextmanager
+def _border(double: bool) -> Iterator[None]:
     with ExitStack() as stack:
-        stack.enter_context(jax.enable_x64(True))
+        stack.enter_context(jax.enable_x64(double))
         for name, (context, usual) in _RULES.items():
             if getattr(jax.config, name) != usual:  # a context that changes nothing would still cost time
                 stack.enter_context(context(usual))
         if any(getattr(jax.config, name) not in (None, "allow") for name in _GUARDS):
             stack.enter_context(jax.transfer_guard("allow"))
         yield
-
-
-def float32() -> AbstractContextManager[None]:
-    """Return a context in which JAX computes in single precision, as deep models do."""
-    return jax.enable_x64(False)
 
 
 def to_host(tree: Tree) -> Tree:

@@ -89,6 +89,13 @@ REGRESSION: dict[str, Check] = {
     "num_rows": _is_count,
 }
 NEEDED: dict[str, dict[str, Check]] = {
+    "deep_glm": {
+        "response": _is_text,
+        "sizes": lambda value: isinstance(value, list) and len(value) > 2 and all(map(_is_count, value)),
+        "names": _is_texts,
+        "num_rows": _is_count,
+        **dict.fromkeys(("gamma_w", "shape", "scale", "y_mean", "y_scale"), _is_number),
+    },
     "density": {"leaves": _is_names, "shapes": _is_shapes, "num_points": _is_count},
     "glm": {
         **REGRESSION,
@@ -155,7 +162,7 @@ def _shown(value: Any) -> str:
 
 def _check_columns(document: Mapping[str, Any]) -> None:
     glm = document["model"] == "glm"
-    if document["model"] == "density" or (glm and document.get("columns") is None):
+    if document["model"] in ("deep_glm", "density") or (glm and document.get("columns") is None):
         return
     recipe = ColumnRecipe.from_dict(document.get("columns"))
     fixed = document["names" if glm else "fixed_names"]

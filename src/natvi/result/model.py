@@ -86,3 +86,12 @@ class PredictiveModel(Protocol):
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""
         ...
+
+
+@runtime_checkable
+class DrawnModel(Protocol):
+    """A model that draws its own pictures, where coefficients are not what it is about."""
+
+    def pictures(self) -> list[Any]:
+        """Return the pictures of the report."""
+        ...

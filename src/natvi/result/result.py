@@ -11,7 +11,7 @@ import pandas as pd
 
 from natvi.judge.predictive import DOUBTFUL, GOOD, UNCHECKED, ModelCheck
 from natvi.judge.sensitivity import sensitivity_table
-from natvi.result.model import FittedModel, PredictiveModel
+from natvi.result.model import DrawnModel, FittedModel, PredictiveModel
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust, combine
 from natvi.run import Outcome, storage
@@ -20,16 +20,7 @@ from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
 KIND = "fit"
-DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.INTERRUPTED, Outcome.STALLED)
-
-
-@runtime_checkable
-class DrawnModel(Protocol):
-    """A model that draws its own pictures, where coefficients are not what it is about."""
-
-    def pictures(self) -> list[Any]:
-        """Return the pictures of the report."""
-        ...
+DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.STOPPED_EARLY, Outcome.INTERRUPTED, Outcome.STALLED)
 
 
 @dataclass(frozen=True, repr=False, eq=False)

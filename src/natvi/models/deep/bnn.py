@@ -21,7 +21,7 @@ from natvi.result.result import KIND
 from natvi.result.trust import CARE, REFUSE, Trust
 from natvi.run import storage
 from natvi.run.clock import Stopwatch
-from natvi.run.stochastic import StochasticFitted
+from natvi.run.fitted import Fitted
 from natvi.target.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float32
@@ -198,9 +198,7 @@ class BnnModel:
 
         return value
 
-    def _result(
-        self, fitted: StochasticFitted, X: np.ndarray, columns: int, training: Training, clock: Stopwatch
-    ) -> Result:
+    def _result(self, fitted: Fitted, X: np.ndarray, columns: int, training: Training, clock: Stopwatch) -> Result:
         epochs = len(fitted.trace)
         watched = fitted.state.watched
         fit = BnnFit(
@@ -213,21 +211,18 @@ class BnnModel:
             prior_sd=self._prior_sd,
             validation=np.empty(0) if watched is None else np.asarray(watched.values)[:epochs],
         )
-        last = np.asarray(fitted.state.window)
-        last = last[np.isfinite(last)]
-        elbo_se = float(last.std() / np.sqrt(len(last))) if len(last) else float("nan")
         return Result(
             model=fit,
             method="point estimate, adam" if training.optimizer == POINT else f"gva, {training.optimizer}",
             structure="diagonal",
             outcome=fitted.outcome,
-            elbo=float(last.mean()) if len(last) else float("nan"),
-            elbo_se=elbo_se,
+            elbo=fitted.elbo,
+            elbo_se=fitted.elbo_se,
             seconds=clock.read(),
             trace=np.asarray(fitted.trace, dtype=np.float64),
             state=fitted.state,
-            check=lambda: concerns(fitted.trace, elbo_se),
-            steps=int(fitted.state.count),
+            check=lambda: concerns(fitted.trace, fitted.elbo_se),
+            steps=fitted.steps,
         )
 
 

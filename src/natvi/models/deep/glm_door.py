@@ -14,7 +14,7 @@ from natvi.models.deep.likelihoods import LIKELIHOODS, check_response
 from natvi.models.deep.training import Training, check_training, train
 from natvi.result import Result
 from natvi.run.clock import Stopwatch
-from natvi.run.stochastic import StochasticFitted
+from natvi.run.fitted import Fitted
 from natvi.x64 import float32
 
 WATCH_DRAWS = 8
@@ -140,25 +140,22 @@ def fit_of(
     )
 
 
-def result_of(fitted: StochasticFitted, model: DeepGlmFit, training: Training, clock: Stopwatch) -> Result:
+def result_of(fitted: Fitted, model: DeepGlmFit, training: Training, clock: Stopwatch) -> Result:
     """Return the result, its bound on the scale of the responses as they were given."""
-    shift = model.num_rows * np.log(model.y_scale)
-    last = np.asarray(fitted.state.window, dtype=np.float64)
-    last = last[np.isfinite(last)] - shift
+    shift = model.num_rows * float(np.log(model.y_scale))
     trace = np.asarray(fitted.trace, dtype=np.float64) - shift
-    elbo_se = float(last.std() / np.sqrt(len(last))) if len(last) else float("nan")
     return Result(
         model=model,
         method=f"gva, {training.optimizer}",
         structure="diagonal",
         outcome=fitted.outcome,
-        elbo=float(last.mean()) if len(last) else float("nan"),
-        elbo_se=elbo_se,
+        elbo=fitted.elbo - shift,
+        elbo_se=fitted.elbo_se,
         seconds=clock.read(),
         trace=trace,
         state=fitted.state,
-        check=lambda: concerns(trace, elbo_se),
-        steps=int(fitted.state.count),
+        check=lambda: concerns(trace, fitted.elbo_se),
+        steps=fitted.steps,
     )
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import jax
@@ -202,7 +203,9 @@ class DeepGlmFit:
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and a JSON document from which the model can be rebuilt."""
         document = {f.name: getattr(self, f.name) for f in fields(self) if f.name not in ARRAYS}
-        return {name: getattr(self, name) for name in ARRAYS}, {"model": "deep_glm"} | document
+        arrays = {name: getattr(self, name) for name in ARRAYS}
+        arrays["validation"] = self.validation[np.isfinite(self.validation)]
+        return arrays, {"model": "deep_glm", "notes": []} | document
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "DeepGlmFit":
@@ -210,4 +213,10 @@ class DeepGlmFit:
         parts: dict[str, Any] = {f.name: document[f.name] for f in fields(cls) if f.name not in ARRAYS}
         parts |= {"sizes": tuple(document["sizes"]), "names": tuple(document["names"])}
         parts.update({name: arrays[name] for name in ARRAYS})
-        return cls(**parts)
+        fit = cls(**parts)
+        p, length = fit.sizes[0], sum(a * b + b for a, b in pairwise(fit.sizes))
+        needed = {"mean": length, "sds": length, "gamma": p, "x_mean": p, "x_scale": p}
+        for name, size in needed.items():
+            if arrays[name].shape != (size,):
+                raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and ({size},) is needed")
+        return fit

@@ -16,7 +16,8 @@ from natvi.linalg import DiagonalFactor
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
 from natvi.run.batches import ArrayBatches
-from natvi.run.stochastic import StochasticFitted, wander
+from natvi.run.fitted import Fitted
+from natvi.run.stochastic import wander
 
 # where the paper names one, the paper's; the others did well on LeNet-5 and small perceptrons
 STEP_SIZES = {
@@ -127,7 +128,7 @@ def train(
     watch: Callable[[Any], float] | None = None,
     algorithm: Algorithm | None = None,
     **keeping: Any,
-) -> StochasticFitted:
+) -> Fitted:
     """Run the loop for all epochs; a window is an epoch.
 
     Args:

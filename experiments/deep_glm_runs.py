@@ -37,9 +37,11 @@ class Row(NamedTuple):
     optimizer: str
     grid: tuple[float, ...]
     schedule: str = "constant"
+    beta2: float = 0.9999
 
 
 ROWS = {
+    "IVON, beta2 = 0.999": Row("ivon", (0.1,), "cosine", 0.999),
     "IVON": Row("ivon", (0.1,), "cosine"),
     "Nagm": Row("nagm", (0.05, 0.2)),
     "Snngm": Row("snngm", (0.0005, 0.002)),
@@ -60,6 +62,7 @@ def training_of(data: DeepProblem, row: Row, alpha: float, epochs: int, seed: in
         epochs=max(1, epochs // 10) if vogn else epochs,
         batch_size=data.vogn_batch if vogn else data.batch,
         seed=seed,
+        beta2=row.beta2,
     )
 
 
@@ -134,7 +137,7 @@ def run(data: DeepProblem, name: str, seed: int, say: Any = print) -> dict[str, 
 
 def run_name(problem_name: str, name: str, seed: int) -> str:
     """Return the file name of a run."""
-    return f"{problem_name}-{name.lower()}-{seed}"
+    return f"{problem_name}-{name.lower().replace(', beta2 = ', '-')}-{seed}"
 
 
 def main(arguments: list[str]) -> None:

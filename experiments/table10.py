@@ -13,7 +13,7 @@ from experiments.report import Report
 from experiments.table9 import KEPT_ONLY
 
 COLUMNS = {"binary": "Binary simulation", "a9a": "a9a", "real": "Real simulation", "protein": "Protein"}
-SHOWN = ("Adam", "PGA", "nAdam", "Snngm", "Nagm", "VOGN", "IVON")
+SHOWN = ("Adam", "PGA", "nAdam", "Snngm", "Nagm", "VOGN", "IVON", "IVON, beta2 = 0.999")
 # tll in the order of the columns, then accuracy of the first two
 PAPER = {
     "Adam": "-0.0206 -0.3225 -1.9114 -2.9425 99.3 85.1",

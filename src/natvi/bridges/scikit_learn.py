@@ -16,7 +16,7 @@ except ImportError as error:  # pragma: no cover
         "DeepGLMRegressor and DeepGLMClassifier need scikit-learn: pip install 'natvi[sklearn]'."
     ) from error
 
-from natvi.models.deep.glm_door import fit_deep_glm
+from natvi.models.deep.glm_door import BETA2, fit_deep_glm
 from natvi.models.deep.stream import Stream, learn
 from natvi.models.deep.training import Training
 from natvi.result import Result
@@ -126,6 +126,7 @@ class _DeepGLM(BaseEstimator):
             num_samples=self.num_samples,
             patience=patience,
             seed=self._seed(),
+            beta2=BETA2,
         )
 
     def _seed(self) -> int:

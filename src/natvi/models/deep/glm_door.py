@@ -18,6 +18,7 @@ from natvi.run.fitted import Fitted
 from natvi.x64 import float32
 
 WATCH_DRAWS = 8
+BETA2 = 0.999  # small nets take few steps, and a normal response's curvature rises as its variance falls
 
 
 class Scales(NamedTuple):
@@ -83,7 +84,7 @@ def fit_deep_glm(
     """
     if response not in RESPONSES:
         raise ValueError(f"response must be one of {', '.join(map(repr, RESPONSES))}, not {response!r}.")
-    training = training or Training()
+    training = training or Training(beta2=BETA2)
     X, y = check_rows(X, y, response, num_classes)
     check_training(training, len(X))
     check_hidden(hidden)

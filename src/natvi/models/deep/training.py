@@ -42,6 +42,7 @@ class Training(NamedTuple):
         start_sd: The sd of every weight before the first step; None for 1 / sqrt(n), of IVON 1 / sqrt(0.1 n).
         patience: Evaluations on the validation set without a rise after which training stops.
         seed: The same seed gives the same bits.
+        beta2: Of IVON, how slowly the curvature's average forgets; 0.999 for runs of few thousand steps.
     """
 
     optimizer: str = "ivon"
@@ -54,6 +55,7 @@ class Training(NamedTuple):
     start_sd: float | None = None
     patience: int | None = None
     seed: int = 0
+    beta2: float = 0.9999
 
     def steps_per_epoch(self, num_rows: int) -> int:
         """Return the number of whole batches in the data."""
@@ -70,6 +72,8 @@ class Training(NamedTuple):
         size = STEP_SIZES[self.optimizer] if self.step_size is None else self.step_size
         steps = self.epochs * self.steps_per_epoch(num_rows)
         schedule = Cosine(size, steps, int(self.warmup * steps)) if self.schedule == "cosine" else size
+        if self.optimizer == "ivon":
+            return optimize.ivon(schedule, beta2=self.beta2)
         return getattr(optimize, "adam" if self.optimizer == POINT else self.optimizer)(schedule)
 
 

@@ -68,6 +68,7 @@ def training_of(data: DeepProblem, row: Row, alpha: float, epochs: int, seed: in
 
 def fit(data: DeepProblem, row: Row, alpha: float, seed: int, checkpoint: Path | None) -> dict[str, Any]:
     """Fit one model and score it on the test rows, with v drawn from q(v)."""
+    resumed = checkpoint is not None and checkpoint.exists()
     began = time.process_time()
     watched = (data.test_X[:WATCHED_ROWS], data.test_y[:WATCHED_ROWS])
     training = training_of(data, row, alpha, data.epochs, seed)
@@ -88,7 +89,7 @@ def fit(data: DeepProblem, row: Row, alpha: float, seed: int, checkpoint: Path |
         "first_inputs": (1 + order[: max(data.relevant, 5)]).tolist(),
         "ranked_right": set(order[: data.relevant].tolist()) == set(range(data.relevant)) if data.relevant else None,
         "curve": [float(f"{v:.6g}") if np.isfinite(v) else None for v in thin(model.validation)],
-        "cpu_seconds": round(seconds, 1),
+        "cpu_seconds": None if resumed else round(seconds, 1),  # a resumed run does not know its whole
     }
 
 

@@ -23,7 +23,7 @@ def run(report: Report) -> None:
             if not runs:
                 continue
             curve = np.array([np.nan if v is None else v for v in runs[0]["curve"]])
-            seconds = runs[0]["cpu_seconds"] * np.arange(1, len(curve) + 1) / len(curve)
+            seconds = (runs[0]["cpu_seconds"] or np.nan) * np.arange(1, len(curve) + 1) / len(curve)
             style = {"color": INKS[row], "linestyle": DASHES.get(row, "-"), "label": row}
             above.plot(seconds, curve, linewidth=1.3, **style)
             below.plot(np.arange(1, len(runs[0]["gamma"]) + 1), runs[0]["gamma"], linewidth=1.0, **style)

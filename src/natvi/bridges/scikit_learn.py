@@ -314,7 +314,7 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
     Example:
         >>> rng = np.random.default_rng(0)
         >>> X = rng.normal(size=(300, 4)); y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-        >>> model = DeepGLMClassifier(epochs=50).fit(X, y)
+        >>> model = DeepGLMClassifier(epochs=200).fit(X, y)
         >>> sorted(model.relevance_.index[:2]), model.score(X, y) > 0.9
         (['x1', 'x2'], True)
     """

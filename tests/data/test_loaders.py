@@ -72,6 +72,14 @@ def test_fixed_part_of_the_formula(load: Callable[[], pd.DataFrame], formula: st
 def test_all_loaders_are_tested() -> None:
     loaders = {getattr(case, "values", case)[0] for case in CASES}
     elsewhere = {"GlmData", "load_a4a", "load_german", "load_german_frame"}  # test_glm_data.py
+    elsewhere |= {
+        "Images",
+        "load_a9a",
+        "load_cifar10",
+        "load_fashion_mnist",
+        "load_mnist",
+        "load_protein",
+    }  # test_deep_data.py
     assert loaders == {getattr(data, name) for name in set(data.__all__) - elsewhere}
 
 

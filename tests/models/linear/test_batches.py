@@ -175,8 +175,8 @@ def test_no_more_than_a_few_pieces_are_held() -> None:
             yield rows["X"][start : start + 50], rows["y"][start : start + 50]
 
     natvi.glm_batches(open_epoch, family="poisson").fit(max_steps=1, batch_size=10)
-    # passes: survey, the first rows twice, a few batches, the bound twice
-    assert max(ahead[1:-2]) < 35 and ahead[0] == ahead[-2] == ahead[-1] == 60
+    # passes: survey, the first rows twice, a few batches with those fetched ahead, the bound twice
+    assert max(ahead[1:-2]) < 50 and ahead[0] == ahead[-2] == ahead[-1] == 60
 
 
 def test_information_grows_with_the_rows() -> None:

@@ -313,8 +313,8 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
 
     Example:
         >>> rng = np.random.default_rng(0)
-        >>> X = rng.normal(size=(300, 4)); y = np.where(X[:, 0] * X[:, 1] > 0, "same", "other")
-        >>> model = DeepGLMClassifier(epochs=200).fit(X, y)
+        >>> X = rng.normal(size=(300, 4)); y = np.where(X[:, 0] + X[:, 1] > 0, "above", "below")
+        >>> model = DeepGLMClassifier(epochs=100).fit(X, y)
         >>> sorted(model.relevance_.index[:2]), model.score(X, y) > 0.9
         (['x1', 'x2'], True)
     """

@@ -1,7 +1,7 @@
 """The system of any log-density with a full covariance: expectations on fixed points, steps within a trust region.
 
-x = (mu, C) with C lower triangular. With g = C' E grad and A = -C' E[hess] C = V a V' (both from gradients alone), the
-full step takes
+x = (Sigma^-1 mu, Sigma^-1). With Sigma = C C', g = C' E grad and A = -C' E[hess] C = V a V' (both from gradients
+alone), the full step takes
 
     Sigma^-1 <- C^-T V clip(a, 1/r, r) V' C^-1,     mu <- mu + C V (V'g) / max(|a|, 1/r),  at most R sds long.
 

@@ -11,11 +11,11 @@ from experiments.memory import Arrays, recall
 from experiments.mixed_problems import MixedProblem
 from experiments.verdict_data import Design, problem
 from experiments.verdict_truth import SETTINGS, find_truth, moments
+from natvi.judge.trust import GOOD
 from natvi.models.mixed.check import judge_data
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_names
-from natvi.result.trust import GOOD
 
 ALLOWED, ALLOWED_SPREAD = 0.2, 0.15  # of a mean, in posterior sds; of an sd, relative to the true one
 # what decides method and verdict: other sources are another outcome
@@ -152,7 +152,7 @@ def judge(case: MixedProblem) -> Arrays:
     fit = result.model
     assert isinstance(fit, MixedFit)
     alarms = [reason for part in result.check() if part.level != GOOD for reason in part.reasons]
-    known = [reason for part in judge_data(case.built.target, fit) for reason in part.reasons]
+    known = [reason for part in judge_data(fit) for reason in part.reasons]
     gaussian = _moments(case.gva, case.gva.model)  # type: ignore[arg-type]
     return {
         "method": result.method,

@@ -1,6 +1,7 @@
 """Power-scaling sensitivity: known for a Gaussian, and at the door of a fit."""
 
 import numpy as np
+import pandas as pd
 
 import natvi
 from natvi.judge.sensitivity import sensitivity_table
@@ -35,3 +36,13 @@ def test_mixed_models_too():
     assert fit.prior_check == "good"
     drawn = model.prior_predictive(300)
     assert drawn.shape == (300, 180) and abs(np.median(drawn) - 298.5) < 60
+
+
+def test_an_sd_that_two_groups_cannot_tell_is_named_with_a_cure_that_works():
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.normal(size=30), "g": np.arange(30) % 2})
+    data["y"] = 1 + data["x"] + rng.normal(size=30)
+    fit = natvi.glmm("y ~ x + (1 | g)", data).fit()
+    assert fit.prior_check == "doubtful" and "the data say little about sd(Intercept|g)" in fit.prior_check_reasons[0]
+    pulled = natvi.glmm("y ~ x + (1 | g)", data, prior={"sd": ("half_normal", 0.001)}).fit()
+    assert any("the data say little about sd(Intercept|g)" in words for words in pulled.prior_check_reasons)

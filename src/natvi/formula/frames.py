@@ -5,7 +5,6 @@ Column by column, so that polars needs no pyarrow for it; an Enum keeps its orde
 
 from typing import Any
 
-import narwhals as nw
 import numpy as np
 import pandas as pd
 
@@ -19,6 +18,8 @@ def as_frame(data: Any) -> pd.DataFrame:
     """
     if isinstance(data, pd.DataFrame):
         return data
+    import narwhals as nw  # takes time to import, and only tables of other kinds need it
+
     try:
         found = nw.from_native(data, pass_through=True)
         if isinstance(found, nw.LazyFrame):
@@ -36,6 +37,8 @@ def as_frame(data: Any) -> pd.DataFrame:
 
 def _column(series: Any) -> Any:
     """Returns a column as something that pandas stores as it should: numbers, booleans, categories, else objects."""
+    import narwhals as nw
+
     dtype = series.dtype
     if isinstance(dtype, nw.Enum):  # other categories have the order in which they happened to come: no order
         return pd.Categorical(series.to_list(), categories=list(dtype.categories))

@@ -184,7 +184,7 @@ def look_closer(
         narrow, wide = np.concatenate([narrow, new[0]]), np.concatenate([wide, new[1]])
         known = np.concatenate([known, found.reshape(2, -1, 2)], axis=1)
         # in the order of `together`: both kinds of draws, then their mirror images
-        shape = _weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
+        shape = weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
         count = 4 * len(narrow)
         if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right):
             return shape
@@ -194,7 +194,7 @@ def look_closer(
             return shape
 
 
-def _weigh(
+def weigh(
     values: np.ndarray,
     points: Points,
     mean: np.ndarray,
@@ -202,6 +202,19 @@ def _weigh(
     B: np.ndarray,
     read: Reading,
 ) -> Shape | None:
+    """Hold N(mean, C C') against an exact density whose values at draws are known.
+
+    Args:
+        values: Log of the density at the points.
+        points: As `together` gives them.
+        mean: Of the Gaussian.
+        factor: C, or the sds of independent coordinates.
+        B: For everything read, the combination of whitened coordinates with which it moves most, of length one.
+        read: From points to what the user reads.
+
+    Returns:
+        What was found; None where the density is nowhere finite.
+    """
     z, log_q, log_g = points
     ratios = np.where(np.isfinite(values), values, -np.inf) - log_g
     if not np.any(np.isfinite(ratios)):

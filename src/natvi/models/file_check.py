@@ -64,6 +64,11 @@ def _is_shapes(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(s, list) and all(map(_is_count, s)) for s in value)
 
 
+def _is_lists(value: Any) -> bool:
+    """Whether this is a dict of lists of labels."""
+    return isinstance(value, dict) and all(isinstance(part, list) and _is_labels(part) for part in value.values())
+
+
 def _or_none(check: Check) -> Check:
     return lambda value: value is None or check(value)
 
@@ -96,7 +101,17 @@ NEEDED: dict[str, dict[str, Check]] = {
         "num_rows": _is_count,
         **dict.fromkeys(("gamma_w", "shape", "scale", "y_mean", "y_scale"), _is_number),
     },
-    "density": {"leaves": _is_names, "shapes": _is_shapes, "num_points": _is_count},
+    "density": {
+        "leaves": _is_names,
+        "shapes": _is_shapes,
+        "free_leaves": _is_names,
+        "free_shapes": _is_shapes,
+        "bijectors": _is_texts,
+        "corrected": _is_flag,
+        "num_points": _is_count,
+        "coords": _is_lists,
+        "dims": _is_lists,
+    },
     "glm": {
         **REGRESSION,
         "formula": _or_none(_is_text),

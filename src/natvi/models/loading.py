@@ -1,22 +1,23 @@
-"""Saved and pickled fits come back as results."""
+"""Saved fits come back as results."""
 
-import copyreg
-from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from natvi.models.deep.glm_fit import DeepGlmFit
-from natvi.models.density.posterior import DensityFit
 from natvi.models.file_check import check_contents
-from natvi.models.linear.posterior import GlmFit
-from natvi.models.mixed.posterior import MixedFit
 from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.run import storage
 
-MODELS = {"deep_glm": DeepGlmFit, "density": DensityFit, "glm": GlmFit, "glmm": MixedFit}
+# kind of a model in a file -> module and class; imported when such a file is loaded
+MODELS = {
+    "deep_glm": ("deep.glm_fit", "DeepGlmFit"),
+    "density": ("density.posterior", "DensityFit"),
+    "glm": ("linear.posterior", "GlmFit"),
+    "glmm": ("mixed.posterior", "MixedFit"),
+}
 
 
 def load(path: str | Path) -> Result:
@@ -44,11 +45,6 @@ def load(path: str | Path) -> Result:
 
 def rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
     """Make a result of what `Result.contents` gave."""
-    return Result.restore(MODELS[document["model"]].restore(arrays, document), arrays, document)
-
-
-def _reduce(result: Result) -> tuple[Callable[..., Result], tuple[Any, ...]]:
-    return rebuild, result.contents()
-
-
-copyreg.pickle(Result, _reduce)  # so that results travel between processes, with what `save` keeps
+    module, name = MODELS[document["model"]]
+    model = getattr(import_module(f"natvi.models.{module}"), name)
+    return Result.restore(model.restore(arrays, document), arrays, document)

@@ -1,7 +1,5 @@
 """Adam and natural Adam (paper, Table 5 and Section 6)."""
 
-import optax
-
 from natvi.optimize.rule import Rule, StepSize, natural_rule, optax_rule, rule_maker, scale_by_step
 
 
@@ -11,6 +9,8 @@ def adam(step_size: StepSize = 0.001, beta1: float = 0.9, beta2: float = 0.999, 
 
     m = beta1 m + (1 - beta1) g;  v = beta2 v + (1 - beta2) g^2;  lambda += alpha m_hat / (sqrt(v_hat) + epsilon)
     """
+    import optax
+
     return optax_rule(optax.chain(optax.scale_by_adam(beta1, beta2, epsilon), scale_by_step(step_size)))
 
 
@@ -26,5 +26,7 @@ def nadam(
 
     With `new_factor` the mean moves with the updated T (Corollary 1); the default uses the old T.
     """
+    import optax
+
     average = optax.scale_by_adam(beta1, beta2, epsilon)
     return natural_rule(optax.chain(average, scale_by_step(step_size)), new_factor)

@@ -4,7 +4,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from natvi.optimize.rule import Rule, StepSize, optax_rule, rule_maker, scale_by_step, to_natural
 from natvi.typing import Factor
@@ -29,6 +28,7 @@ def nagm(
 
     g = min(1, threshold / |g|) g;  m = beta m + (1 - beta) g, not debiased;  lambda += alpha F^-1 m
     """
+    import optax
 
     def clip(updates: Any, _: Any) -> Any:
         return tuple(_clip(part, threshold) for part in updates)
@@ -44,6 +44,8 @@ def nagm(
 
 
 def _clip(part: Any, threshold: float) -> Any:
+    import optax
+
     norm = optax.tree.norm(part)
     scale = jnp.minimum(1.0, threshold / jnp.maximum(norm, jnp.finfo(norm.dtype).tiny))
     return jax.tree.map(lambda u: scale * u, part)

@@ -14,7 +14,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 from jaxtyping import Array, Int
 
 from natvi.derivatives.first_order import BoundGradient
@@ -26,6 +25,7 @@ from natvi.natural.direction import NaturalDirection
 G = TypeVar("G", CovarianceGaussian, PrecisionGaussian)
 P = ParamSpec("P")
 StepSize = float | Callable[[Any], Any]
+Transform = Any  # an optax.GradientTransformation; Optax is imported where a rule is made, not before
 
 
 class Rule(NamedTuple):
@@ -75,8 +75,9 @@ def replace(gaussian: G, mean: Any, factor: Any) -> G:
     return eqx.tree_at(lambda q: (q.mean, q.factor), gaussian, (mean, factor))
 
 
-def optax_rule(transform: optax.GradientTransformation) -> Rule:
+def optax_rule(transform: Transform) -> Rule:
     """Make a rule of an Optax chain; the Gaussian itself is handed to the chain as `params`."""
+    import optax
 
     def init(gaussian: Any) -> Any:
         return transform.init((gaussian.mean, gaussian.factor))  # type: ignore[arg-type]
@@ -89,7 +90,7 @@ def optax_rule(transform: optax.GradientTransformation) -> Rule:
     return Rule(init, step)
 
 
-def natural_rule(transform: optax.GradientTransformation, new_factor: bool = False) -> Rule:
+def natural_rule(transform: Transform, new_factor: bool = False) -> Rule:
     """Make a rule of an Optax chain that is fed natural directions.
 
     Args:
@@ -115,13 +116,16 @@ def natural_rule(transform: optax.GradientTransformation, new_factor: bool = Fal
     return Rule(along.init, step, follow=follow)
 
 
-def to_natural() -> optax.GradientTransformation:
+def to_natural() -> Transform:
     """Turn Euclidean gradients into the natural direction (Lemma 1, Theorems 1 and 4)."""
+    import optax
+
     return optax.stateless(lambda gradient, gaussian: tuple(natural_direction(gaussian, *gradient)))  # type: ignore[arg-type]
 
 
-def normalize_jointly() -> optax.GradientTransformation:
+def normalize_jointly() -> Transform:
     """Divide mean and factor by their one joint Euclidean norm."""
+    import optax
 
     def normalize(updates: Any, _: Any) -> Any:
         norm = jnp.sqrt(vector.dot(updates, updates))
@@ -131,8 +135,10 @@ def normalize_jointly() -> optax.GradientTransformation:
     return optax.stateless(normalize)
 
 
-def scale_by_step(step_size: StepSize, factor: float = 1.0) -> optax.GradientTransformation:
+def scale_by_step(step_size: StepSize, factor: float = 1.0) -> Transform:
     """Multiply by a step size, constant or a schedule of the step count (`size_at`)."""
+    import optax
+
     check_step_size(step_size)
     if callable(step_size):
         return optax.scale_by_schedule(lambda count: factor * size_at(step_size, jnp.asarray(count)))

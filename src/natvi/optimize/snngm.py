@@ -2,10 +2,8 @@
 
 from typing import Any
 
-import optax
-
 from natvi.linalg import vector
-from natvi.optimize.rule import Rule, StepSize, natural_rule, normalize_jointly, rule_maker, scale_by_step
+from natvi.optimize.rule import Rule, StepSize, Transform, natural_rule, normalize_jointly, rule_maker, scale_by_step
 
 
 @rule_maker
@@ -20,8 +18,9 @@ def snngm(step_size: StepSize = 0.001, beta: float = 0.9, new_factor: bool = Fal
         new_factor: Whether the mean moves with the updated T (Corollary 1). The joint norm is needed before the new T
             exists, so the default uses the old one.
     """
+    import optax
 
-    def chain(length: int) -> optax.GradientTransformation:
+    def chain(length: int) -> Transform:
         average = optax.ema(beta, debias=True)
         return optax.chain(normalize_jointly(), average, scale_by_step(step_size, length**0.5))
 

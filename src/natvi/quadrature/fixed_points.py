@@ -9,6 +9,7 @@ from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
+from scipy.stats import qmc
 
 
 @cache
@@ -27,5 +28,25 @@ def fixed_points(d: int, count: int) -> np.ndarray:
     z = ndtri((0.5 + np.outer(steps, np.arange(1, count // 2 + 1))) % 1.0)
     z = np.linalg.solve(np.linalg.cholesky(z @ z.T / z.shape[1]), z)
     whole = np.concatenate([z, -z], axis=1)
+    whole.flags.writeable = False
+    return whole
+
+
+@cache
+def sobol_points(d: int, least: int, seed: int) -> np.ndarray:
+    """Return points `(count, d)` of equal weight: scrambled Sobol points, whitened, and their negatives.
+
+    In many dimensions the multiples above lie close to planes; these do not. The count is the next power of two, and at
+    least twice d.
+
+    Example:
+        >>> z = sobol_points(3, 50, seed=0)
+        >>> z.shape, bool(np.allclose(z.T @ z / 64, np.eye(3)))
+        ((64, 3), True)
+    """
+    half = 2 ** int(np.ceil(np.log2(max(least / 2, d, 2))))
+    z = ndtri(np.clip(qmc.Sobol(d, rng=seed).random(half), 1e-12, 1 - 1e-12))
+    z = np.linalg.solve(np.linalg.cholesky(z.T @ z / half), z.T).T
+    whole = np.concatenate([z, -z])
     whole.flags.writeable = False
     return whole

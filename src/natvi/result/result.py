@@ -356,6 +356,16 @@ class Result:
             )
         return result
 
+    def __reduce__(self) -> tuple[Callable[..., "Result"], tuple[Any, ...]]:
+        """Travel between processes with what `save` keeps; the class that restores the model travels by its name."""
+        keeper = next((kind for kind in type(self.model).__mro__ if "restore" in vars(kind)), None)
+        if keeper is None:
+            raise TypeError(
+                f"a fit of {type(self.model).__name__} cannot be pickled, since functions of yours belong to it. Save "
+                "it with fit.save(path) and load it with the model it came from."
+            )
+        return _unpickle, (keeper, *self.contents())
+
     def __repr__(self) -> str:
         """Return the summary a statistician reads."""
         return text_summary(self)
@@ -381,3 +391,7 @@ def _probability(prob: float) -> float:
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1, e.g. 0.95 for a 95% interval; got {prob!r}.")
     return prob
+
+
+def _unpickle(keeper: Any, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
+    return Result.restore(keeper.restore(arrays, document), arrays, document)

@@ -1,12 +1,12 @@
-"""Progress on anything that takes over a second; silent in library mode."""
+"""Progress on anything that takes over a second; silent in library mode.
+
+Rich takes time to import, so that it comes with the first bar that appears.
+"""
 
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import TypeVar
-
-from rich.console import Console
-from rich.progress import Progress, ProgressColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typing import Any, TypeVar
 
 Bar = TypeVar("Bar", bound="LateBar")
 PATIENCE = 1.0
@@ -15,13 +15,11 @@ PATIENCE = 1.0
 class LateBar:
     """A bar on the standard error stream that appears once the work has taken a second."""
 
-    def __init__(
-        self, shown: bool, columns: Callable[[], tuple[ProgressColumn, ...]], total: int | None = None
-    ) -> None:
+    def __init__(self, shown: bool, columns: Callable[[], tuple[Any, ...]], total: int | None = None) -> None:
         """Prepare the bar; `shown=False` never prints. Columns are made when it appears."""
         self._began = time.perf_counter()
         self._shown, self._columns, self._total = shown, columns, total
-        self._bar: Progress | None = None
+        self._bar: Any = None  # a rich.progress.Progress
 
     def __enter__(self: Bar) -> Bar:
         """Return itself."""
@@ -39,6 +37,9 @@ class LateBar:
         if not self._shown or time.perf_counter() - self._began < PATIENCE:
             return
         if self._bar is None:
+            from rich.console import Console
+            from rich.progress import Progress
+
             self._bar = Progress(*self._columns(), console=Console(stderr=True), transient=True)
             self._bar.add_task(description, total=self._total)
             self._bar.start()
@@ -50,7 +51,7 @@ class StepProgress(LateBar):
 
     def __init__(self, shown: bool, label: str = "fitting", rows_per_step: int = 0) -> None:
         """Prepare the line; `shown=False` never prints."""
-        super().__init__(shown, lambda: (SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()))
+        super().__init__(shown, _step_columns)
         self._label, self._rows_per_step = label, rows_per_step
         self._last: tuple[int, float] | None = None
 
@@ -65,3 +66,9 @@ class StepProgress(LateBar):
             text += f", {self._rows_per_step * (step - before) / max(now - then, 1e-9):,.0f} rows/s"
         self._last = step, now
         self.show(text)
+
+
+def _step_columns() -> tuple[Any, ...]:
+    from rich.progress import SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    return SpinnerColumn(), TextColumn("{task.description}"), TimeElapsedColumn()

@@ -1,11 +1,12 @@
-"""The function door: known Gaussians, a linear model known from another door, honesty, and clear answers."""
+"""The function door: known posteriors, constraints, corrected draws, resuming, honesty, and clear answers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 import natvi
-from natvi.models.density.parameters import Parameters
+from natvi.models.density.space.parameters import Parameters
 
 COVARIANCE = np.array([[4.0, 1.9, 0.0], [1.9, 1.0, 0.1], [0.0, 0.1, 0.25]])
 PRECISION = np.linalg.inv(COVARIANCE)
@@ -18,11 +19,12 @@ def gaussian(theta):
 
 def test_a_gaussian_is_found_exactly():
     result = natvi.fit(gaussian, jnp.zeros(3))
-    assert result.outcome == "converged" and result.trust == "good"
-    np.testing.assert_allclose(result.model.mean, [1.0, -2.0, 30.0], atol=1e-4)
-    np.testing.assert_allclose(result.model.factor @ result.model.factor.T, COVARIANCE, rtol=1e-4, atol=1e-4)
+    assert result.outcome == "converged" and result.trust == "good" and result.method == "gaussian"
+    np.testing.assert_allclose(result.model.mean, [1.0, -2.0, 30.0], atol=1e-3)
+    np.testing.assert_allclose(result.model.factor @ result.model.factor.T, COVARIANCE, rtol=1e-3, atol=1e-3)
     log_norm = 0.5 * np.linalg.slogdet(2 * np.pi * COVARIANCE)[1]
-    assert result.elbo == pytest.approx(log_norm, abs=1e-6)
+    assert result.elbo == pytest.approx(log_norm, abs=1e-5)
+    assert np.array_equal(result.model.mean, natvi.fit(gaussian, jnp.zeros(3)).model.mean)
 
 
 def test_a_logistic_regression_agrees_with_the_formula_door(tmp_path):
@@ -36,22 +38,88 @@ def test_a_logistic_regression_agrees_with_the_formula_door(tmp_path):
         return jnp.sum(y * eta - jnp.logaddexp(0.0, eta)) + prior
 
     result = natvi.fit(logdensity, {"a": 0.0, "b": 0.0})
-    assert result.elbo == pytest.approx(formula.elbo, abs=1e-3)
-    np.testing.assert_allclose(result.summary(), formula.summary(), rtol=2e-3)
+    assert result.elbo == pytest.approx(formula.elbo, abs=max(1e-3, 4 * result.elbo_se))
+    np.testing.assert_allclose(result.summary(), formula.summary(), rtol=2e-2)  # wider by the linear response
     assert "Model against the data" not in repr(result) and "fixed points" in repr(result)
     again = natvi.load(result.save(tmp_path / "fit.natvi"))
     assert repr(again) == repr(result)
     on = natvi.fit(logdensity, {"a": 0.0, "b": 0.0}, state=result.state)
-    assert on.elbo == pytest.approx(result.elbo, abs=1e-9)
+    assert on.elbo == pytest.approx(result.elbo, abs=1e-5)
 
 
-def test_a_posterior_that_is_no_gaussian_is_said_to_be_none():
+def test_a_fit_that_stops_early_goes_on_to_the_same_bits(tmp_path):
+    def logdensity(p):
+        return -0.5 * jnp.sum((p - 3.0) ** 2 / jnp.array([1.0, 100.0])) - 0.1 * jnp.sum(jnp.cosh(p / 5))
+
+    whole = natvi.fit(logdensity, jnp.zeros(2))
+    part = natvi.fit(logdensity, jnp.zeros(2), max_steps=3, checkpoint=tmp_path / "c")
+    assert part.outcome == "max_steps" and part.trust != "good"
+    on = natvi.fit(logdensity, jnp.zeros(2), state=part.state)
+    kept = natvi.fit(logdensity, jnp.zeros(2), checkpoint=tmp_path / "c")
+    assert on.outcome == "converged" == kept.outcome
+    np.testing.assert_array_equal(on.model.mean, kept.model.mean)
+    np.testing.assert_allclose(on.model.mean, whole.model.mean, atol=1e-3)
+    with pytest.raises(ValueError, match=r"result\.state of an earlier fit"):
+        natvi.fit(logdensity, jnp.zeros(2), state=3)
+
+
+def test_constrained_parameters_are_read_in_the_users_space(tmp_path):
+    y = np.random.default_rng(0).normal(2.0, 3.0, 60)
+
+    def logdensity(p):
+        return jnp.sum(-0.5 * ((y - p["mean"]) / p["sd"]) ** 2) - 60 * jnp.log(p["sd"]) - jnp.log(p["sd"])
+
+    result = natvi.fit(logdensity, {"mean": 0.0, "sd": 1.0}, constrain={"sd": "positive"})
+    # a t distribution, and an inverse gamma of the variance
+    table = result.summary()
+    assert table.loc["mean", "mean"] == pytest.approx(y.mean(), abs=0.05)
+    variance = 1.0 / np.random.default_rng(1).gamma(59 / 2, 2 / np.sum((y - y.mean()) ** 2), 100_000)
+    assert table.loc["sd", "mean"] == pytest.approx(np.sqrt(variance).mean(), rel=0.01)
+    assert table.loc["sd", "sd"] == pytest.approx(np.sqrt(variance).std(), rel=0.08)
+    assert result.trust == "good" and np.all(result.sample(50)["sd"] > 0)
+    again = natvi.load(result.save(tmp_path / "fit.natvi"))
+    np.testing.assert_array_equal(again.sample(5)["sd"], result.sample(5)["sd"])
+
+
+def test_a_function_says_what_free_parameters_mean(tmp_path):
+    result = natvi.fit(
+        lambda p: -0.5 * (p["log_sd"] / 0.1) ** 2, {"log_sd": 0.0}, constrain=lambda p: {"sd": jnp.exp(p["log_sd"])}
+    )
+    assert list(result.sample(3)) == ["sd"]
+    assert result.summary().loc["sd", "mean"] == pytest.approx(np.exp(0.005), rel=2e-3)
+    again = natvi.load(result.save(tmp_path / "fit.natvi"))  # the function is not kept, draws are
+    assert np.mean(again.sample(2000)["sd"]) == pytest.approx(np.exp(0.005), rel=1e-2)
+
+
+def test_a_bent_posterior_is_corrected(tmp_path):
+    def banana(x):
+        return -0.5 * x[0] ** 2 - 0.5 * ((x[1] - 0.5 * (x[0] ** 2 - 1.0)) / 0.5) ** 2
+
+    result = natvi.fit(banana, jnp.zeros(2))
+    assert result.method == "psis" and result.trust == "good"
+    table = result.summary()
+    np.testing.assert_allclose(table["mean"], 0.0, atol=0.12)
+    np.testing.assert_allclose(table["sd"], [1.0, np.sqrt(0.75)], rtol=0.1)
+    assert repr(natvi.load(result.save(tmp_path / "fit.natvi"))) == repr(result)
+    plain = natvi.fit(banana, jnp.zeros(2), method="gaussian")
+    assert plain.method == "gaussian" and plain.trust != "good" and "method='psis'" in plain.trust_reasons[0]
+
+
+def test_a_funnel_is_not_called_good():
     def funnel(p):
         return -0.5 * (p["v"] / 3) ** 2 - 0.5 * jnp.sum(p["x"] ** 2) * jnp.exp(-p["v"]) - 0.5 * 4 * p["v"]
 
     result = natvi.fit(funnel, {"v": 0.0, "x": jnp.zeros(4)})
-    assert result.trust != "good"
+    assert result.trust != "good" and "method='nuts'" in " ".join(result.trust_reasons)
     assert list(result.sample(5)) == ["v", "x"] and result.sample(5)["x"].shape == (5, 4)
+
+
+def test_a_second_mode_that_is_met_is_reported():
+    def two(x):
+        return jax.nn.logsumexp(jnp.array([-0.5 * (x[0] + 4) ** 2, -0.5 * (x[0] - 4) ** 2])) - 0.5 * x[1] ** 2
+
+    reasons = " ".join(natvi.fit(two, jnp.array([1.0, 0.0]), seed=1).trust_reasons)
+    assert "another mode" in reasons or "one mode" in reasons
 
 
 def test_names_of_entries():
@@ -63,13 +131,46 @@ def test_names_of_entries():
     [
         (lambda t: -(t**2), jnp.zeros(3), r"returned an array of shape \(3,\). Sum over"),
         (lambda t: -(float(t) ** 2), 0.0, "cannot be traced by JAX"),
-        (lambda t: jnp.log(t), 0.0, "is -inf at init"),
+        (lambda t: -(np.exp(t) ** 2), 0.0, "cannot be traced by JAX"),
+        (lambda t: jnp.sum(t["b"]), {"a": 0.0}, "KeyError"),
+        (lambda t: -jnp.inf * (t**2 + 1), 0.0, "constraints of parameters by constrain="),
+        (lambda t: jnp.asarray(1.0), 0.0, "does not depend on its parameters"),
+        (lambda t: 3.0, 0.0, "does not depend on its parameters"),
+        (lambda t: -(t**2) + np.random.default_rng().normal(), 0.0, "it is random"),
         (lambda t: -(t**2), 0, "Give floats"),
+        (lambda t: -(t**2), True, "Give floats"),
+        (lambda t: -(t**2), "a", "Give floats"),
         (lambda t: -(t**2), np.nan, "not finite"),
         (lambda t: 0.0, {}, "holds no parameters"),
+        (lambda t: 0.0, jnp.zeros(0), "without entries"),
+        (3.0, 0.0, "must be a function"),
         (lambda t: -jnp.sum(t**2), jnp.zeros(2000), "1,000 are possible"),
     ],
 )
 def test_bad_input_gets_a_clear_answer(logdensity, init, message):
     with pytest.raises(ValueError, match=message):
         natvi.fit(logdensity, init)
+
+
+def test_a_start_that_is_not_finite_is_left_and_said():
+    result = natvi.fit(lambda t: 3.0 * jnp.log(t) - 3.0 * t, 0.0)
+    assert "the log-density is -inf at init" in repr(result) or "gradient is not finite" in repr(result)
+
+
+def test_an_improper_density_ends_with_a_word():
+    loose = natvi.fit(lambda p: -(p["a"] ** 2), {"a": 0.0, "b": jnp.zeros(2)})
+    assert loose.outcome == "unbounded" and loose.trust == "do not use"
+    assert "does not depend on b" in " ".join(loose.trust_reasons)
+    rising = natvi.fit(lambda t: jnp.sum(t), jnp.zeros(2))
+    assert rising.outcome == "unbounded" and "does not fall off" in " ".join(rising.trust_reasons)
+
+
+def test_single_precision_is_noted():
+    half = np.ones(3, np.float32)
+
+    def logdensity(t):  # JAX refuses to mix widths here
+        return -0.5 * jax.lax.dot(jax.lax.sub(t, half), jax.lax.sub(t, half))
+
+    result = natvi.fit(logdensity, jnp.zeros(3))
+    assert "single precision" in repr(result)
+    np.testing.assert_allclose(result.model.mean, 1.0, atol=1e-2)

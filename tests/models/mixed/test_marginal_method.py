@@ -10,6 +10,7 @@ from scipy.special import expit
 
 import natvi
 from natvi.models.mixed.marginal import method as mixed_marginal
+from natvi.models.mixed.marginal.chart import Curved, Plain
 from natvi.models.mixed.marginal.coordinates import from_shared, log_volume, slopes, to_shared
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.marginal.proposal import Proposal, draw_mixture
@@ -88,7 +89,7 @@ def check_against_grid(result: natvi.Result, grid: np.ndarray, evidence: np.ndar
 
 def test_many_rounds_end_with_an_honest_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proposal far off: three rounds improve it, and the verdict follows the weights."""
-    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 64)
+    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 64)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 64)
     monkeypatch.setattr(mixed_marginal, "ENOUGH", 2.0)  # never enough
     result = natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli", prior="paper").fit(method="marginal")
@@ -117,7 +118,13 @@ def test_coordinates_of_sds_and_correlation() -> None:
 def test_proposals_draw_what_their_density_says(curved: bool) -> None:
     """The mean of p/q over draws of q is one, for a p inside q; the mixture is in proportion."""
     factor = np.array([[0.3, 0.0, 0.0], [0.1, 0.4, 0.0], [-0.1, 0.1, 0.3]])
-    main = Proposal(np.array([0.2, -0.3, 0.1]), factor, np.array([[0.7, 1.0, 1.0], [2.0, 1.0, 1.0]]), 9.0, curved)
+    main = Proposal(
+        np.array([0.2, -0.3, 0.1]),
+        factor,
+        np.array([[0.7, 1.0, 1.0], [2.0, 1.0, 1.0]]),
+        9.0,
+        Curved() if curved else Plain(),
+    )
     centre = to_shared(main.centre, np) if curved else main.centre
     wide = Proposal(centre, 2 * np.eye(3), np.ones((2, 3)), 9.0)
     law = scipy.stats.multivariate_normal(centre, 0.04 * np.eye(3))  # type: ignore[arg-type]

@@ -10,11 +10,13 @@ import scipy.stats
 import natvi
 from natvi.metrics.t_mixture import TMixture, fit_mixture
 from natvi.models.mixed.marginal import method as mixed_marginal
+from natvi.models.mixed.marginal.chart import Curved, Plain
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.method import _adapt, _weigh
+from natvi.models.mixed.marginal.method import _adapt
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.marginal.proposal import Proposal, draw_mixture, refit
 from natvi.models.mixed.marginal.search import find_plateaus
+from natvi.models.mixed.marginal.settle import settle, weigh
 
 # --- the mixture ---------------------------------------------------------------------------------------------
 
@@ -44,10 +46,10 @@ def test_a_fit_covers_a_banana_and_repeats_itself() -> None:
     assert all(np.array_equal(a, b) for a, b in zip(mixture, again, strict=True))
     assert mixture.shares.sum() == pytest.approx(1.0)
     draws = mixture.draw(4096, rng)
-    found = _weigh(draws, log_p(draws), mixture.log_density(draws))
+    found = weigh(draws, log_p(draws), mixture.log_density(draws))
     single = scipy.stats.multivariate_t(x.mean(axis=0), np.cov(x.T), df=6.0, seed=3)  # type: ignore[arg-type]
     draws = single.rvs(4096)
-    plain = _weigh(draws, log_p(draws), single.logpdf(draws))
+    plain = weigh(draws, log_p(draws), single.logpdf(draws))
     assert found is not None and plain is not None
     assert found.k < 0.7 and found.effective > 2 * plain.effective
     assert found.log_evidence == pytest.approx(0.0, abs=0.1)
@@ -120,29 +122,37 @@ def test_poor_draws_are_made_good() -> None:
     rng = np.random.default_rng(5)
     wide = scipy.stats.multivariate_normal([0.0, 0.0], 150.0 * np.eye(2), seed=rng)  # type: ignore[arg-type]
     x = wide.rvs(2048)
-    poor = _weigh(x, Known().values(x), wide.logpdf(x))
+    poor = weigh(x, Known().values(x), wide.logpdf(x))
+
+    def first(num_draws: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        raise AssertionError("the last resort draws from what it has fitted")
+
     assert poor is not None
-    good = _adapt(Known(), poor)
+    good, source = _adapt(Known(), poor, first, Plain())
     assert poor.effective < 0.05 * 2048 and good.effective > 0.25 * 2048
     assert good.k < 0.7 and mixed_marginal.MOST_ROUNDS < good.rounds <= mixed_marginal.MOST_ROUNDS + 3
     assert good.log_evidence == pytest.approx(0.0, abs=0.1)
     assert good.weights @ (good.shared[:, 0] > 5) == pytest.approx(0.4, abs=0.05)
+    # a number to which few draws contribute asks for more of them, up to the limit
+    rare = settle(Known(), source, good, lambda x: np.exp(-3 * x[:, :1]), 16384, 0)
+    assert len(rare.weights) == 16384 and rare.k < 0.7
+    assert settle(Known(), source, good, lambda x: x, 16384, 0) is good
 
 
 def test_points_out_of_range_are_quiet_and_weigh_nothing() -> None:
     """A proposal of log sds that goes beyond the range of numbers: no warning, weight zero, nothing infinite kept."""
-    wild = Proposal(np.zeros(4), np.diag([0.1, 2.0, 2.0, 400.0]), np.ones((2, 4)), 6.0, curved=True)
+    wild = Proposal(np.zeros(4), np.diag([0.1, 2.0, 2.0, 400.0]), np.ones((2, 4)), 6.0, Curved())
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        draws, log_q = draw_mixture([(0.5, wild), (0.5, wild._replace(curved=False))], 1024, 0)
-        found = _weigh(draws, Corner().values(draws), log_q)
+        draws, log_q = draw_mixture([(0.5, wild), (0.5, wild._replace(chart=Plain()))], 1024, 0)
+        found = weigh(draws, Corner().values(draws), log_q)
         assert found is not None
-        again = refit(found.shared, found.weights, [1, 2, 3], 6.0, True)
+        again = refit(found.shared, found.weights, [1, 2, 3], 6.0, Curved())
     lost = ~np.all(np.isfinite(draws), axis=1) | ~np.isfinite(log_q)
     assert 10 < lost.sum() < 700 and np.all(found.weights[lost] == 0)
     assert found.weights.sum() == pytest.approx(1.0) and np.all(np.isfinite(found.shared))
     assert np.all(np.isfinite(again.factor)) and np.isfinite(found.log_evidence)
-    assert _weigh(draws, np.full(1024, np.nan), log_q) is None
+    assert weigh(draws, np.full(1024, np.nan), log_q) is None
 
 
 # --- both sds may be zero ------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""The function door: the Gaussian posterior of any differentiable log-density, in one call."""
+"""The function door: the posterior of any differentiable log-density, in one call."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,31 +8,34 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.judge import words
-from natvi.judge.shape import look_closer
-from natvi.judge.trust import Trust
-from natvi.models.density.parameters import read_parameters
+from natvi.judge.trust import REFUSE, Trust
+from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.fitting import Optimum, find_optimum
 from natvi.models.density.posterior import DensityFit
+from natvi.models.density.progress import Watch
+from natvi.models.density.space.maps import Space, open_space
+from natvi.models.density.start import open_density, unused
+from natvi.models.density.verdict import Answer, judge
 from natvi.models.regression.options import check_options
-from natvi.optimize.point_system import PointSystem, Start
-from natvi.quadrature.fixed_points import fixed_points
+from natvi.quadrature.fixed_points import sobol_points
 from natvi.result import Result
-from natvi.run import Fitted
+from natvi.run import Outcome
 from natvi.run.clock import Stopwatch
-from natvi.run.loop import climb
-from natvi.target.function import FunctionTarget
-from natvi.x64 import float64, to_host
+from natvi.run.settings import check_seed
+from natvi.x64 import float64
 
-START_SD = 0.1
-CLIMB_POINTS, POLISH_POINTS = 128, 512  # at least; two and four for every dimension
 LARGEST = 1000  # dimensions of a full covariance
-CURE = "the posterior is not a Gaussian: reparametrise, or sample it, e.g. natvi.reference.nuts"
+METHODS = ("auto", "gaussian", "psis")
+TABLE_DRAWS, BOUND_DRAWS = 4096, 1024
 
 
 def fit(
-    logdensity: Callable[[Any], Any],
+    logdensity: Any,
     init: Any,
     *,
+    seed: int = 0,
+    method: str = "auto",
+    constrain: Any = None,
     max_steps: int | None = None,
     tolerance: float = 1e-8,
     state: Any = None,
@@ -40,17 +43,23 @@ def fit(
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
 ) -> Result:
-    """Fit the Gaussian variational approximation with a full covariance to any log-density.
+    """Fit the posterior of any log-density: accurate, or it says so.
 
-    Expectations are taken on fixed, evenly spread points, so that there is no noise and no step size: the bound is
-    climbed from a narrow Gaussian around `init`, with few points first and more at the end, and the answer is
-    held against the density itself. Everything is computed in float64.
+    The bound of a Gaussian with a full covariance is climbed from a narrow Gaussian around `init`, on fixed points, so
+    that there is no noise and no step size; its covariance is widened by the linear response; the answer is held
+    against the density itself, and replaced by corrected draws where the Gaussian is off. All in float64.
 
     Args:
         logdensity: From a pytree shaped like `init` to the log of the density, a number; any constant may be missing.
             It is traced by JAX: write it with jax.numpy.
         init: Where to start: a float, an array of floats, or a dict (or other pytree) of them.
-        max_steps: Steps at most; by default 500.
+        seed: Of the points and draws. The same seed gives the same answer.
+        method: "auto" gives the Gaussian where it is right, else corrected draws; "gaussian" always the Gaussian;
+            "psis" always draws: weighted, resampled and moved by short chains.
+        constrain: Constraints of parameters by name, e.g. {"sd": "positive", "r": natvi.bijectors.interval(-1, 1)}:
+            the log-density is then of the constrained parameters, and `init` keeps the constraints. Or a function
+            from the tree of unconstrained parameters, of which the log-density is, to what is to be read.
+        max_steps: Steps of a climb at most; by default 500.
         tolerance: The fit stops when the bound will rise by no more than this, relative to its size.
         state: `result.state` of an earlier fit of the same log-density, to go on from.
         progress: Show progress when the fit takes over a second.
@@ -72,96 +81,104 @@ def fit(
         >>> result.summary().round(3).loc["a", ["mean", "sd"]].tolist()
         [1.0, 2.0]
     """
-    keeping = check_options(
-        max_steps,
-        500,
-        tolerance,
-        state=state,
-        progress=progress,
-        checkpoint=checkpoint,
-        checkpoint_seconds=checkpoint_seconds,
-    )
-    watch = Stopwatch()
+    keeping = check_options(max_steps, 500, tolerance, checkpoint_seconds=checkpoint_seconds)
+    if method not in METHODS:
+        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
+    seed, watch = check_seed(seed), Stopwatch()
     with float64():
-        flat, parameters, back = read_parameters(init)
-        if len(flat) > LARGEST:
+        space = open_space(init, constrain)
+        d = len(space.start)
+        if d > LARGEST:
             raise ValueError(
-                f"not yet supported: {len(flat):,} parameters with a full covariance; {LARGEST:,} are possible. Write "
+                f"not yet supported: {d:,} parameters with a full covariance; {LARGEST:,} are possible. Write "
                 "the model by a formula (natvi.glmm), or use the building blocks of natvi.recipes."
             )
-        target = FunctionTarget(lambda theta: logdensity(back(theta)))
-        _check_density(target, flat)
-        fitted = _climb(target, jnp.asarray(flat), tolerance, keeping)
-        gaussian = to_host(fitted.gaussian)
-    count = max(POLISH_POINTS, 4 * len(flat))
-    model = DensityFit(parameters, np.asarray(gaussian.mean), np.asarray(gaussian.factor.matrix), count)
+        opened = open_density(logdensity, space, seed)
+        evaluator = opened.evaluator
+        with Watch(progress, checkpoint, keeping["checkpoint_seconds"], (logdensity, space.start, seed)) as loop:
+            found = find_optimum(
+                *(evaluator, opened.start),
+                seed=seed,
+                max_steps=keeping["max_steps"],
+                tolerance=tolerance,
+                state=loop.begin(state, d),
+                watch=loop,
+            )
+            loop.end(found.state)
+        if found.outcome is Outcome.MAX_STEPS and loop.asked:
+            found = found._replace(outcome=Outcome.INTERRUPTED)
+        answer, elbo, elbo_se = _answer(evaluator, found, space, method, seed)
+        model = _model(evaluator, space, answer, found, opened.notes, seed)
     return Result(
         model=model,
-        method="gaussian",
+        method=answer.method,
         structure="dense",
-        outcome=fitted.outcome,
-        elbo=fitted.elbo,
-        elbo_se=0.0,
+        outcome=found.outcome,
+        elbo=elbo,
+        elbo_se=elbo_se,
         seconds=watch.read(),
-        trace=fitted.trace,
-        state=fitted.state,
-        check=lambda: _check(target, model),
-        steps=fitted.steps,
+        trace=found.state.trace,
+        state=found.state,
+        check=lambda: answer.concerns,
+        steps=found.steps,
     )
 
 
-def _climb(target: FunctionTarget, init: jax.Array, tolerance: float, keeping: dict[str, Any]) -> Fitted:
-    """Climb on few points from a narrow Gaussian, then on more from where that ended."""
-    d = len(init)
-    start = Start(init, START_SD * jnp.eye(d))
-    many = PointSystem(target, _points(d, max(POLISH_POINTS, 4 * d)))
-    if keeping["state"] is None and not (keeping["checkpoint"] and Path(keeping["checkpoint"]).exists()):
-        few = PointSystem(target, _points(d, max(CLIMB_POINTS, 2 * d)))
-        first = climb(few, start, max_steps=keeping["max_steps"], tolerance=max(tolerance, 1e-6))
-        if np.all(np.isfinite(first.gaussian.mean)) and np.all(np.isfinite(first.gaussian.factor.matrix)):
-            start = Start(jnp.asarray(first.gaussian.mean), jnp.asarray(first.gaussian.factor.matrix))
-    return climb(many, start, tolerance=tolerance, **keeping)
+def _answer(evaluator: Evaluator, found: Optimum, space: Space, method: str, seed: int) -> tuple[Answer, float, float]:
+    """Judge what was found; return it with the bound and its standard error."""
+    if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
+        return Answer("gaussian", found.gaussian, None, _endless(evaluator, found, space)), found.bound, 0.0
+    rng = np.random.default_rng([seed, 3])
+    half = rng.standard_normal((BOUND_DRAWS // 2, len(space.start)))
+    z = np.concatenate([half, -half])
+    # log p - log q of antithetic draws, which does not vary where p is a Gaussian
+    values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
+    values = values + 0.5 * len(space.start) * np.log(2 * np.pi)
+    pairs = 0.5 * (values[: len(half)] + values[len(half) :])
+    points = sobol_points(len(space.start), max(512, 2 * len(space.start)), seed)
+    answer = judge(evaluator, found, space.parameters.entries, method, rng, points)
+    return answer, float(np.mean(pairs)), float(np.std(pairs) / np.sqrt(len(pairs)))
 
 
-def _points(d: int, count: int) -> jax.Array:
-    return jnp.asarray(fixed_points(d, count + count % 2))
-
-
-def _check_density(target: FunctionTarget, init: np.ndarray) -> None:
-    """Try the log-density once, and say what is wrong with it."""
-    try:
-        value, grad = jax.value_and_grad(lambda t: jnp.asarray(target.function(t)))(jnp.asarray(init))
-    except (jax.errors.TracerArrayConversionError, jax.errors.ConcretizationTypeError) as error:
-        raise ValueError(
-            "the log-density cannot be traced by JAX: it turns parameters into NumPy arrays or Python numbers. Write "
-            "it with jax.numpy, jnp.where in place of if, and without float() or functions of NumPy "
-            f"({type(error).__name__})."
-        ) from error
-    except TypeError as error:
-        shape = jnp.shape(target.function(jnp.asarray(init)))
-        if shape:
-            raise ValueError(
-                f"the log-density must return one number, and returned an array of shape {shape}. Sum over its "
-                "entries: jnp.sum(...)."
-            ) from error
-        raise ValueError(f"the log-density cannot be differentiated at init: {error}.") from error
-    if not np.isfinite(float(value)) or not np.all(np.isfinite(np.asarray(grad))):
-        raise ValueError(
-            f"the log-density is {float(value):g} at init, or its gradient is not finite there. Start where both are "
-            "finite, and write constrained parameters through their logarithm or another unbounded scale."
+def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:
+    """Say along which parameters the density does not end."""
+    if found.outcome is not Outcome.UNBOUNDED:
+        return ()
+    rng = np.random.default_rng(0)
+    still = unused(space.free, evaluator(space.start + rng.standard_normal((64, len(space.start)))).gradients)
+    if still:
+        return (
+            Trust(REFUSE, (f"the log-density does not depend on {', '.join(still)}: give a prior, or leave it out",)),
         )
+    sizes = found.gaussian.sds + np.abs(found.gaussian.mean - space.start)
+    worst = space.free.names[space.free.owners[int(np.argmax(sizes))]]
+    return (Trust(REFUSE, (f"it does not fall off along {worst}: give that a proper prior",)),)
 
 
-def _check(target: FunctionTarget, model: DensityFit) -> tuple[Trust, ...]:
-    """Hold the Gaussian against the density by weighted draws."""
-    with float64():
-        batched = jax.jit(lambda t: jax.lax.map(target.value, t, batch_size=64))
+def _model(
+    evaluator: Evaluator, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
+) -> DensityFit:
+    draws = answer.read
+    if draws is None and not space.is_plain:
+        half = np.random.default_rng([seed, 4]).standard_normal((TABLE_DRAWS // 2, len(space.start)))
+        draws = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+    return DensityFit(
+        space.parameters,
+        space.free,
+        () if space.meaning is not None else tuple(found.name for found in space.bijectors),
+        answer.gaussian.mean,
+        answer.gaussian.triangle,
+        found.num_points,
+        np.zeros((0, sum(space.parameters.sizes))) if draws is None else draws,
+        corrected=answer.read is not None,
+        notes=notes,
+        meaning=None if space.meaning is None else _reader(space),
+    )
 
-        def log_density(theta: np.ndarray) -> np.ndarray:
-            with float64():
-                return np.asarray(batched(jnp.asarray(theta)))
 
-        d = len(model.mean)
-        shape = look_closer(log_density, model.mean, model.factor, lambda theta: theta, np.eye(d))
-    one_mode = Trust("good", ("what was checked is the surroundings of one mode; others, far away, would not be seen",))
-    return (words.judge_shape(shape, model.parameters.entries, CURE), one_mode)
+def _reader(space: Space) -> Callable[[np.ndarray], np.ndarray]:
+    def read(theta: np.ndarray) -> np.ndarray:
+        with float64():
+            return np.asarray(jax.vmap(space.read)(jnp.asarray(theta)))
+
+    return read

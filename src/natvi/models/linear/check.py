@@ -8,7 +8,6 @@ but the reader should know which columns they are.
 from typing import TYPE_CHECKING
 
 import numpy as np
-import scipy.linalg
 
 from natvi.judge import thresholds, words
 from natvi.judge.shape import Shape, look_closer
@@ -108,6 +107,8 @@ def collinear_groups(X: np.ndarray) -> list[list[int]]:
     """
     if X.shape[1] < 2:
         return []
+    import scipy.linalg  # takes time to import
+
     R = np.zeros((0, X.shape[1]))
     for at in range(0, len(X), BLOCK_ROWS):
         R = np.linalg.qr(np.concatenate([R, X[at : at + BLOCK_ROWS]]), mode="r")

@@ -22,6 +22,7 @@ from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.method import Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
+from natvi.models.mixed.marginal.straight import fixed_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
 from natvi.optimize.arrow_system import Natural
@@ -211,7 +212,10 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
 
         density = MarginalDensity(stage.target, stage.posterior, watch)
         try:
-            draws = draw_marginal(density, *model.shared_moments(), _positions(model), model.num_rows)
+            fixed = fixed_effects(stage.target, stage.posterior, model.prior.mean, model.prior.sd)
+            draws = draw_marginal(
+                density, *model.shared_moments(), _positions(model), model.num_rows, fixed, model.readings
+            )
         except StoppedError:
             return _interrupted(
                 stage, "gva: the marginal method was interrupted, fit(state=result.state) starts it again"

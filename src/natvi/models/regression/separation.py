@@ -1,7 +1,6 @@
 """Separated responses: columns that tell failures from successes without error, so that the prior alone bounds them."""
 
 import numpy as np
-import scipy.optimize
 
 from natvi.families.table import Family
 from natvi.formula.raw_columns import listing
@@ -61,10 +60,12 @@ def separating_direction(X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """
     if X.size > PROGRAM_CELLS:
         return None
+    from scipy.optimize import linprog  # takes time to import
+
     sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / len(X))
     scaled = X / np.where(sizes > 0, sizes, 1.0)
     sides = np.concatenate([scaled[y > 0], -scaled[y < 1]])
-    answer = scipy.optimize.linprog(
+    answer = linprog(
         -sides.sum(axis=0),
         A_ub=-sides,
         b_ub=np.zeros(len(sides)),

@@ -3,6 +3,8 @@
 from functools import cache
 from itertools import product
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,6 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import natvi
+from natvi.models.regression.prior.log_density import log_prior
+from natvi.target.random_effects import omega_positions
+from natvi.x64 import float64
 
 N, GROUPS = 90, 9
 CLOSE = 1e-4  # posterior sds
@@ -108,6 +113,45 @@ def test_arrays_follow_the_same_laws():
     moved = X * [1e-5, 10.0] + [400.0, -3.0]
     one, other = (natvi.glm_arrays(a, data["y"], family="bernoulli", intercept=True).fit() for a in (X, moved))
     same(one, other, X, moved)
+
+
+@pytest.mark.parametrize("orders", [("1 + x", "x + 1"), ("1 + x + w", "w + 1 + x"), ("0 + x + w", "0 + w + x")])
+def test_the_log_prior_knows_no_order_of_random_terms(orders):
+    """As a density of the effects' covariance, in the user's units: log p(omega) - log |d vech(Sigma) / d omega|."""
+    data = table("gaussian")
+    data["w"] = data["z"] + 1.0
+    models = [natvi.glmm(f"y ~ x + w + ({terms} | g)", data) for terms in orders]
+    names = [model.design.random_names for model in models]
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        A = rng.normal(size=(len(names[0]),) * 2)
+        covariance = A @ A.T
+        beta, disp = rng.normal(size=3), rng.normal()
+        found = []
+        for model, own in zip(models, names, strict=True):
+            order = [names[0].index(name) for name in own]
+            found.append(log_prior_of_covariance(model, beta, disp, covariance[np.ix_(order, order)]))
+        assert found[0] == pytest.approx(found[1], abs=1e-10)
+
+
+def log_prior_of_covariance(model, beta, disp, covariance):
+    r, M = len(covariance), model.prior.coordinates.random
+    M = np.eye(r) if M is None else M
+    inner = np.linalg.solve(M, np.linalg.solve(M, covariance).T)
+    W = np.linalg.cholesky(np.linalg.inv(inner))
+    positions = omega_positions(r)
+    omega = np.array([np.log(W[at]) if at[0] == at[1] else W[at] for at in positions])
+
+    def entries(omega):
+        W = jnp.zeros((r, r))
+        for k, at in enumerate(positions):
+            W = W.at[at].set(jnp.exp(omega[k]) if at[0] == at[1] else omega[k])
+        return (M @ jnp.linalg.inv(W @ W.T) @ M.T)[jnp.tril_indices(r)]
+
+    with float64():
+        slope = np.asarray(jax.jacfwd(entries)(jnp.asarray(omega)))
+    theta = np.concatenate([beta, [disp], omega])[None]
+    return float(log_prior(model.prior, theta)[0] - np.linalg.slogdet(slope)[1])
 
 
 def test_the_order_of_random_terms():

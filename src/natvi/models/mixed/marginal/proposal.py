@@ -5,7 +5,7 @@ density without a jump at zero: side + is taken with probability s^+ / (s^- + s^
 
     log q(x) = log t_nu(v) + sum_k log(2 / (s_k^- + s_k^+)) - log |L|.
 
-x is theta_g, or phi of `mixed_marginal_coordinates`; densities are always those of theta_g. L is lower triangular with
+x is theta_g on a `Chart`; densities are always those of theta_g. L is lower triangular with
 the lopsided coordinates first: moving along a column of L moves one of them, and the others as they follow on average.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaincinv, gammaln, ndtri
 
-from natvi.models.mixed.marginal.coordinates import from_shared, log_volume, to_shared
+from natvi.models.mixed.marginal.chart import Chart, Plain
 from natvi.models.mixed.marginal.density import MarginalDensity
 
 DISTANCES = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
@@ -23,13 +23,13 @@ NARROWEST, WIDEST = 0.6, 40.0  # sides, in sds of the curvature at the mode
 
 
 class Proposal(NamedTuple):
-    """Centre, factor L, sides `(2, g)`, degrees of freedom, and whether the coordinates are phi."""
+    """Centre, factor L, sides `(2, g)`, degrees of freedom, and the chart of x."""
 
     centre: np.ndarray
     factor: np.ndarray  # (g, g): rows in the order of x, columns in the order of u
     sides: np.ndarray
     dof: float
-    curved: bool = False
+    chart: Chart = Plain()
 
     def place(self, points: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s g"]:
         """Turn points of the unit cube, one dimension more than theta_g has, into draws of theta_g."""
@@ -40,12 +40,11 @@ class Proposal(NamedTuple):
         half = np.where(p < share, p / share, 1.0 + (p - share) / (1.0 - share)) / 2.0
         v = ndtri(np.clip(half, 1e-15, 1 - 1e-15))
         v *= np.sqrt(self.dof / (2.0 * gammaincinv(self.dof / 2.0, points[:, g:])))
-        x = self.centre + (v * np.where(v < 0, left, right)) @ self.factor.T
-        return to_shared(x, np) if self.curved else x
+        return self.chart.to_shared(self.centre + (v * np.where(v < 0, left, right)) @ self.factor.T)
 
     def log_density(self, shared: Float[np.ndarray, "s g"]) -> Float[np.ndarray, " s"]:
         """Return log q of theta_g."""
-        x = from_shared(shared) if self.curved else shared
+        x = self.chart.from_shared(shared)
         g, nu = x.shape[1], self.dof
         constant = gammaln((nu + g) / 2) - gammaln(nu / 2) - 0.5 * g * np.log(nu * np.pi)
         _, log_scale = np.linalg.slogdet(self.factor)
@@ -54,7 +53,7 @@ class Proposal(NamedTuple):
             v = u / np.where(u < 0, *self.sides)
             kernel = -0.5 * (nu + g) * np.log1p(np.sum(v**2, axis=1) / nu)
             log_q = constant + kernel + np.sum(np.log(2.0 / self.sides.sum(axis=0))) - log_scale
-            return log_q - log_volume(x, np) if self.curved else log_q
+            return log_q - self.chart.log_volume(x)
 
 
 Mixture = list[tuple[float, Proposal]]  # shares, which sum to one, and components
@@ -105,25 +104,25 @@ def propose(
     covariance: np.ndarray,
     lopsided: list[int],
     dof: float,
-    curved: bool,
+    chart: Chart,
 ) -> Proposal:
-    """Look from the mode along the lopsided axes, both ways, and give each side its scale.
+    """Look from the mode along the lopsided axes, both ways, and give each side its scale; all is on the chart.
 
     It is the scale of a normal density that falls as far: the largest over drops of 1/2, 2 and 4.5 nats, which are one,
     two and three sds.
     """
     factor, sides = ordered_factor(covariance, lopsided), np.ones((2, len(centre)))
     if not lopsided:
-        return Proposal(centre, factor, sides, dof, curved)
+        return Proposal(centre, factor, sides, dof, chart)
     steps = np.concatenate([[0.0], -DISTANCES, DISTANCES])
     x = (centre + steps[:, None, None] * factor.T[: len(lopsided)]).reshape(-1, len(centre))
-    values = density.values(to_shared(x, np)) + log_volume(x, np) if curved else density.values(x)
+    values = density.values(chart.to_shared(x)) + chart.log_volume(x)
     values = np.where(np.isfinite(values), values, -np.inf).reshape(len(steps), -1)
     drops = (values[0] - values[1:]).reshape(2, len(DISTANCES), -1)
     for side in range(2):
         for axis in range(len(lopsided)):
             sides[side, axis] = _side(drops[side, :, axis])
-    return Proposal(centre, factor, np.clip(sides, NARROWEST, WIDEST), dof, curved)
+    return Proposal(centre, factor, np.clip(sides, NARROWEST, WIDEST), dof, chart)
 
 
 def _side(drops: Float[np.ndarray, " k"]) -> float:
@@ -135,10 +134,10 @@ def _side(drops: Float[np.ndarray, " k"]) -> float:
 
 
 def refit(
-    shared: Float[np.ndarray, "s g"], weights: Float[np.ndarray, " s"], lopsided: list[int], dof: float, curved: bool
+    shared: Float[np.ndarray, "s g"], weights: Float[np.ndarray, " s"], lopsided: list[int], dof: float, chart: Chart
 ) -> Proposal:
     """Return a proposal with the moments of weighted draws, side by side."""
-    x = from_shared(shared) if curved else shared
+    x = chart.from_shared(shared)
     centre = weights @ x
     errors = x - centre
     covariance = (errors * weights[:, None]).T @ errors
@@ -150,4 +149,4 @@ def refit(
     for side, inside in enumerate((u < 0, u > 0)):
         mass = weights @ inside
         sides[side] = np.sqrt((weights @ (inside * u**2)) / np.maximum(mass, 1e-12))
-    return Proposal(centre, factor, np.clip(sides, 0.4, 3.0), dof, curved)
+    return Proposal(centre, factor, np.clip(sides, 0.4, 3.0), dof, chart)

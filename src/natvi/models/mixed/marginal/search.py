@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from natvi.models.mixed.marginal.chart import Chart, Plain, carry_over
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.proposal import Mixture, Proposal
 
@@ -23,6 +24,7 @@ NEAR_MODE = 0.02  # in sds
 SMALL = 3.0  # logarithms by which the sd at the mode is made smaller, to look for a plateau
 STEPS = np.array([-2.0, -1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # of omega_kk, from there
 HOPELESS, HOPELESS_EACH = 30.0, 3.0  # nats below the mode, and per coordinate
+PLAIN = Plain()
 LITTLE, LEAST_SHARE, MOST_SHARE = 1e-3, 0.1, 0.5  # of the mass; of the draws
 
 
@@ -92,6 +94,7 @@ def find_plateaus(
     log_sds: list[int],
     slanted: list[int],
     dof: float,
+    chart: Chart = PLAIN,
 ) -> Mixture:
     """Return a component for every log sd with a plateau towards zero that has some mass, and one for all of them.
 
@@ -102,6 +105,7 @@ def find_plateaus(
         log_sds: Positions of omega_kk.
         slanted: Positions of omega_lk; where an sd is small they are zero but for their prior.
         dof: Degrees of freedom of the components.
+        chart: Of the components: plain in omega.
 
     Returns:
         Shares of the draws and components; what is left is for the mode.
@@ -119,7 +123,7 @@ def find_plateaus(
     low: list[int] = []  # which of the log sds have a plateau
     for k, at in enumerate(log_sds):
         if values[0] - values[k + 1] < HOPELESS + HOPELESS_EACH * g:
-            part = _look_out(density, starts[k], covariance, [at], dof, top)
+            part = _look_out(density, starts[k], covariance, [at], dof, top, chart)
             if part is not None:
                 found.append(part)
                 low.append(at)
@@ -127,7 +131,7 @@ def find_plateaus(
         corner = mode.copy()
         corner[low] += SMALL
         corner[slanted] = 0.0
-        part = _look_out(density, corner, covariance, low, dof, top)
+        part = _look_out(density, corner, covariance, low, dof, top, chart)
         found += [] if part is None else [part]
     # each of several gets less: half of the draws stay with the mode
     total = sum(share for share, _ in found)
@@ -135,7 +139,13 @@ def find_plateaus(
 
 
 def _look_out(
-    density: MarginalDensity, start: np.ndarray, covariance: np.ndarray, held: list[int], dof: float, top: float
+    density: MarginalDensity,
+    start: np.ndarray,
+    covariance: np.ndarray,
+    held: list[int],
+    dof: float,
+    top: float,
+    chart: Chart,
 ) -> tuple[float, Proposal] | None:
     """Find the mode of the others with some omega_kk held, look along each of these, and weigh what is there."""
     g, h = len(start), len(held)
@@ -161,7 +171,8 @@ def _look_out(
     # the spread of what lies further out, for a half normal
     out, y = x[x >= 0], y[x >= 0]
     sides[1, :h] = np.sqrt(np.trapezoid(out[:, None] ** 2 * y, out, axis=0) / np.trapezoid(y, out, axis=0))
-    full = np.zeros((g, g))
-    full[held, np.arange(h)] = 1.0
-    full[np.ix_(free, np.arange(h, g))] = np.linalg.cholesky(inner)
-    return max(LEAST_SHARE, mass), Proposal(mode.centre, full, np.maximum(sides, 0.5), dof)
+    inside = np.zeros((g, g - h))
+    inside[free] = np.linalg.cholesky(inner)
+    centre, inside = carry_over(PLAIN, chart, mode.centre, inside)
+    full = np.concatenate([np.eye(g)[:, held], inside], axis=1)
+    return max(LEAST_SHARE, mass), Proposal(centre, full, np.maximum(sides, 0.5), dof, chart)

@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.words import WEAKLY
 from natvi.target.omega_prior import OmegaPrior
 from natvi.target.scale_prior import ScalePrior
 from natvi.x64 import float64
@@ -27,7 +28,6 @@ MOVED = 1.0  # prior sds of a logarithm
 FAR = 4.0  # z beyond which prior and data contradict each other
 LEAST_INFORMATION = 1e-12
 NAMED = 3
-CURE = "give a prior that you can defend, e.g. prior={{{name!r}: (mean, sd)}}, or prior='default'"
 
 
 class PriorInfluence(NamedTuple):
@@ -112,12 +112,12 @@ def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance:
         found.append(
             f"prior and data contradict each other about {_listed(names, sorted(told))}: the data lie "
             f"{np.linalg.norm(influence.conflict):.0f} sds from where the prior expects them, and the answer is a "
-            "compromise that neither supports; " + CURE.format(name=names[at])
+            f"compromise that neither supports; {_cure(prior, names, at)}"
         )
     for at in sorted(np.flatnonzero(np.abs(influence.pull) > PULL), key=lambda k: -abs(influence.pull[k]))[:NAMED]:
         if at not in told:
             size = abs(influence.pull[at])
-            found.append(f"the prior pulls {names[at]} by {size:.1f} posterior sds; " + CURE.format(name=names[at]))
+            found.append(f"the prior pulls {names[at]} by {size:.1f} posterior sds; {_cure(prior, names, int(at))}")
     little = [int(at) for at in np.flatnonzero(influence.width > LITTLE) if at not in told]
     if little:
         found.append(
@@ -125,6 +125,13 @@ def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance:
             f"({influence.width[little[0]]:.0%}). Read it as the prior, leave the term out, or collect more data"
         )
     return tuple(found)
+
+
+def _cure(prior: Prior, names: list[str], at: int) -> str:
+    """Return what to do about a prior that decides; sds and dispersions have densities, the others mean and sd."""
+    example = "(mean, sd)" if np.isfinite(prior.sd[at]) else "('half_normal', scale)"
+    words = f"give a prior that you can defend, e.g. prior={{{names[at]!r}: {example}}}"
+    return words if prior.description.startswith(WEAKLY) else f"{words}, or prior='default'"
 
 
 def _largest(conflict: np.ndarray) -> list[int]:

@@ -19,12 +19,14 @@ NUM_POINTS = 1 << 15
 PROB = 0.95
 PAPER = normal_words(0.0, 10.0)
 
+WEAKLY = "weakly informative, scaled to the data"  # how the words for the default begin
+
 
 def default_words(names: Sequence[str], fixed: FixedPrior, scales: ScaleDefaults, scale_names: ScaleNames) -> str:
     """Return the default prior, and what the user has set in it, as it holds in the user's units."""
     words = []
     if not all(fixed.set_by_user):
-        words = ["weakly informative, scaled to the data: " + _coefficients(names, fixed)]
+        words = [f"{WEAKLY}: " + _coefficients(names, fixed)]
     elif fixed.map is None and len(set(map(tuple, fixed.user.T))) > 1:
         words = [_listed([f"{name} {normal_words(*fixed.user[:, at])}" for at, name in enumerate(names)])]
     words += _sds(scale_names, scales)

@@ -1,0 +1,112 @@
+"""NUTS draws of a member of the suite, kept in a folder: made once, in coordinates in which NUTS mixes.
+
+The program is compiled once for each member; its data sets are arguments.
+"""
+
+import os
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from benchmarks.posteriors.posterior import Data, Draws, Posterior
+from natvi.models.density.space.maps import Space, open_space
+from natvi.x64 import float64
+
+CHAINS, WARM_UP, KEPT = 4, 1000, 2000
+EXACT_DRAWS = 20_000
+TARGET_ACCEPTANCE = 0.9
+
+
+def folder() -> Path:
+    """Return where draws are kept: NATVI_REFERENCES, or a folder of the user's cache."""
+    found = os.environ.get("NATVI_REFERENCES")
+    return Path(found) if found else Path.home() / ".cache" / "natvi" / "posteriors"
+
+
+def data_of(member: Posterior, seed: int) -> Data:
+    """Return a data set of the member."""
+    return member.simulate(np.random.default_rng([seed, 17]))
+
+
+def true_draws(member: Posterior, seed: int, program: Any = None) -> Draws:
+    """Return draws of the posterior, from the folder where they are, else drawn now and kept there."""
+    data = data_of(member, seed)
+    if member.exact is not None:
+        return member.exact(data, np.random.default_rng([seed, 18]), EXACT_DRAWS)
+    path = folder() / f"{''.join(c if c.isalnum() else '-' for c in member.name)}-{seed}.npz"
+    if not path.exists():
+        draws = (program or Program(member)).draw(data, seed)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(".part.npz")
+        np.savez_compressed(part, **draws)  # type: ignore[arg-type]
+        part.replace(path)
+    with np.load(path) as kept:
+        return {name: kept[name] for name in kept.files}
+
+
+class Program:
+    """The compiled sampler of one member."""
+
+    def __init__(self, member: Posterior) -> None:
+        self.member = member
+        self.sampler: Any = None
+
+    def draw(self, data: Data, seed: int) -> Draws:
+        """Return completed draws of one data set."""
+        member, other = self.member, self.member.reference
+        start = (other or member).start(data)
+        constrain = (other or member).constrain
+        logdensity = (other or member).logdensity
+        with float64():
+            space = open_space(jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start), constrain)
+            if self.sampler is None:
+                self.sampler = jax.jit(lambda key, theta, data: _sample(logdensity, space, key, theta, data))
+            keys = jax.random.split(jax.random.key(seed), CHAINS)
+            first = space.start + 0.5 * np.random.default_rng(seed).uniform(-1, 1, (CHAINS, len(space.start)))
+            theta = self.sampler(keys, jnp.asarray(first), jax.tree.map(jnp.asarray, data))
+            theta = np.asarray(theta).reshape(CHAINS * KEPT, -1)
+            read = jax.jit(jax.vmap(space.read))
+            values = np.concatenate([np.asarray(read(jnp.asarray(part))) for part in np.array_split(theta, 8)])
+        draws = space.parameters.split(values)
+        return other.complete(draws, data, np.random.default_rng([seed, 19])) if other else draws
+
+
+def _sample(logdensity: Any, space: Space, keys: Any, first: Any, data: Any) -> Any:
+    import blackjax
+
+    def density(theta: Any) -> Any:
+        tree, log_det = space.tree(theta)
+        return logdensity(tree, data) + log_det
+
+    def chain(key: Any, theta: Any) -> Any:
+        warm, run = jax.random.split(key)
+        adaptation = blackjax.window_adaptation(
+            blackjax.nuts, density, is_mass_matrix_diagonal=True, target_acceptance_rate=TARGET_ACCEPTANCE
+        )
+        (state, parameters), _ = adaptation.run(warm, theta, num_steps=WARM_UP)
+        kernel = blackjax.nuts(density, **parameters)
+
+        def step(state: Any, key: Any) -> Any:
+            state, _ = kernel.step(key, state)
+            return state, state.position
+
+        return jax.lax.scan(step, state, jax.random.split(run, KEPT))[1]
+
+    return jax.lax.map(lambda both: chain(*both), (keys, first))
+
+
+def quality(draws: Draws) -> dict[str, float]:
+    """Return the worst split R-hat and the least effective number of the draws of NUTS."""
+    from arviz_stats.base import array_stats
+
+    worst, least = 1.0, np.inf
+    for values in draws.values():
+        columns = values.reshape(CHAINS, KEPT, -1)
+        for j in range(columns.shape[2]):
+            if np.ptp(columns[:, :, j]) > 0:
+                worst = max(worst, float(array_stats.rhat(columns[:, :, j], chain_axis=0, draw_axis=1)))
+                least = min(least, float(array_stats.ess(columns[:, :, j], chain_axis=0, draw_axis=1)))
+    return {"rhat": worst, "ess": least}

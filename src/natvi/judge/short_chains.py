@@ -1,0 +1,152 @@
+"""Many short chains: draws that start near the posterior and are moved into it, all at once.
+
+Hamiltonian steps in coordinates whitened by a Gaussian. A thousand chains of ten transitions cost no more than one
+chain of ten thousand and need no tuning by hand; what one long chain shows by its trace, these show across chains:
+whether they have forgotten where they were, whether means still drift, whether some are stuck.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from scipy.stats import rankdata
+
+LENGTH = np.pi / 2  # of a trajectory, in sds: a Gaussian has forgotten its start then
+WANTED = 0.8  # acceptance
+
+
+class Seen(NamedTuple):
+    """log p, its gradient and what is read, at points."""
+
+    values: np.ndarray
+    gradients: np.ndarray
+    read: np.ndarray
+
+
+Look = Callable[[Float[np.ndarray, "s d"]], Seen]
+
+
+class Chains(NamedTuple):
+    """Chains after some transitions.
+
+    Attributes:
+        theta: Every state `(t, s, d)`.
+        read: What is read of every state `(t, s, k)`.
+        energies: After every transition, with the momentum it began with `(t, s)`.
+        accepted: Share of the transitions each chain accepted, `(s,)`.
+        step: The step size in use.
+        last: What is known at the last states.
+    """
+
+    theta: np.ndarray
+    read: np.ndarray
+    energies: np.ndarray
+    accepted: np.ndarray
+    step: float
+    last: Seen
+
+
+def first_step(d: int) -> float:
+    """Return the step size to begin with, in sds."""
+    return min(1.0, 1.5 * d**-0.25)
+
+
+def move(
+    look: Look,
+    theta: Float[np.ndarray, "s d"],
+    root: Float[np.ndarray, "d d"],
+    transitions: int,
+    rng: np.random.Generator,
+    step: float,
+    known: Seen | None = None,
+) -> Chains:
+    """Move all chains.
+
+    Args:
+        look: From points to log p, gradient and readings.
+        theta: Where the chains are.
+        root: C of the Gaussian that whitens.
+        transitions: How many.
+        rng: For momenta.
+        step: The step size; it is adapted during the first half of the transitions.
+        known: What `look` says at theta, where it is known.
+    """
+    here = look(theta) if known is None else known
+    states, reads, energies = [], [], []
+    accepted = np.zeros(len(theta))
+    for t in range(transitions):
+        p = rng.standard_normal(theta.shape)
+        sizes = step * rng.uniform(0.7, 1.1, (len(theta), 1))
+        steps = max(1, round(LENGTH * rng.uniform(0.7, 1.3) / step))
+        before = here.values - 0.5 * np.sum(p**2, axis=1)
+        with np.errstate(all="ignore"):
+            there, q, found = _leap(look, theta, p, here, root, sizes, steps)
+            after = found.values - 0.5 * np.sum(q**2, axis=1)
+            chance = np.where(np.isfinite(after), np.exp(np.minimum(after - before, 0.0)), 0.0)
+        take = rng.uniform(size=len(theta)) < chance
+        theta = np.where(take[:, None], there, theta)
+        here = Seen(
+            *(np.where(take.reshape(-1, *([1] * (a.ndim - 1))), a, b) for a, b in zip(found, here, strict=True))
+        )
+        accepted += take / transitions
+        states.append(theta)
+        reads.append(here.read)
+        energies.append(before)
+        if t < (transitions + 1) // 2:
+            step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
+    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, step, here)
+
+
+def _leap(
+    look: Look, theta: np.ndarray, p: np.ndarray, here: Seen, root: np.ndarray, sizes: np.ndarray, steps: int
+) -> tuple[np.ndarray, np.ndarray, Seen]:
+    """Take leapfrog steps with the metric C C'."""
+    found = here
+    p = p + 0.5 * sizes * (found.gradients @ root)
+    for s in range(steps):
+        theta = theta + sizes * (p @ root.T)
+        found = look(np.where(np.isfinite(theta), theta, 0.0))
+        found = found._replace(values=np.where(np.all(np.isfinite(theta), axis=1), found.values, -np.inf))
+        p = p + (0.5 if s == steps - 1 else 1.0) * sizes * (found.gradients @ root)
+    return theta, p, found
+
+
+class Mixing(NamedTuple):
+    """How far short chains have come.
+
+    Attributes:
+        memory: The largest rank correlation between the chains in the middle and at the end.
+        drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds.
+        energy: The share of the energy's spread that one transition covers (E-FMI).
+        stuck: The share of chains that hardly moved.
+    """
+
+    memory: float
+    drift: float
+    energy: float
+    stuck: float
+
+
+def mixing(chains: Chains) -> Mixing:
+    """Judge the chains by what they were and are."""
+    count = len(chains.read)
+    middle, end = chains.read[count // 2 - 1], chains.read[-1]
+    moves = np.ptp(end, axis=0) > 0
+    a, b = (rankdata(part[:, moves], axis=0) for part in (middle, end))
+    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
+    scale = np.sqrt(np.sum(a**2, axis=0) * np.sum(b**2, axis=0))
+    memory = np.sum(a * b, axis=0) / np.maximum(scale, 1e-300)
+    third = chains.read[count // 2 : (3 * count) // 4].reshape(-1, end.shape[1])[:, moves]
+    fourth = chains.read[(3 * count) // 4 :].reshape(-1, end.shape[1])[:, moves]
+    sd = np.maximum(fourth.std(axis=0), 1e-300)
+    shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0)) / sd
+    change = np.abs(np.log(np.maximum(third.std(axis=0), 1e-300) / sd))
+    spread = np.var(chains.energies)
+    energy = float(np.mean(np.diff(chains.energies, axis=0) ** 2) / spread) if spread > 0 else 1.0
+    return Mixing(
+        float(np.max(memory, initial=0.0)),
+        float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))),
+        energy,
+        float(np.mean(chains.accepted < 0.15)),
+    )

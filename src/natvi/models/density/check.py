@@ -1,0 +1,170 @@
+"""Hold a Gaussian against the density: weighted draws first, and short chains where these leave doubt."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from natvi.judge.proposals import draw_pairs, together
+from natvi.judge.shape import Shape, weigh
+from natvi.judge.short_chains import Chains, Mixing, Seen, first_step, mixing, move
+from natvi.metrics.psis import resample
+from natvi.models.density.evaluator import Evaluator
+
+FIRST_DRAWS, MOST_DRAWS = 512, 2048
+HOPELESS = 0.1  # share of the draws that are effective, below which more of them would not help
+MANY_CHAINS, FEW_CHAINS, MANY = 1024, 512, 64  # in up to so many dimensions, and beyond
+ROUND, ROUNDS = 10, 5  # transitions of a round, each as long as all before it together; rounds at most
+LIMITS = Mixing(memory=0.3, drift=0.15, energy=0.4, stuck=0.03)
+LATER = Mixing(memory=0.2, drift=0.1, energy=0.15, stuck=0.03)  # of longer chains: less energy, but no memory
+
+
+class Weighed(NamedTuple):
+    """A Gaussian held against the density by weighted draws.
+
+    Attributes:
+        shape: What was found; None where the density is nowhere finite.
+        theta: The draws.
+        weights: Their weights.
+    """
+
+    shape: Shape | None
+    theta: np.ndarray
+    weights: np.ndarray
+
+    @property
+    def promise(self) -> float:
+        """The share of the draws that are effective."""
+        return 0.0 if self.shape is None else self.shape.effective / self.shape.num_draws
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether the dimensions are too many for weights."""
+        return self.promise < HOPELESS
+
+
+def weigh_gaussian(
+    evaluator: Evaluator,
+    gaussian: Any,
+    B: Float[np.ndarray, "k d"],
+    varies: Bool[np.ndarray, " k"],
+    rng: np.random.Generator,
+) -> Weighed:
+    """Draw from the Gaussian and around it until it is clear whether it is right, at most some thousand times.
+
+    Args:
+        evaluator: The log-density.
+        gaussian: With a full covariance.
+        B: For everything read, the combination of whitened coordinates with which it moves most.
+        varies: What of it is no constant.
+        rng: For the draws.
+    """
+    d, B = len(gaussian.mean), B[varies]
+    B = B / np.maximum(np.linalg.norm(B, axis=1, keepdims=True), 1e-300)
+    z: list[list[np.ndarray]] = [[], []]
+    seen: list[list[Any]] = [[], [], [], []]  # narrow, wide, and their mirror images
+    size = FIRST_DRAWS // 4
+    while True:
+        for kind in range(2):
+            new = draw_pairs(size, d, rng, wide=bool(kind))
+            z[kind].append(new)
+            for sign, place in ((1.0, kind), (-1.0, kind + 2)):
+                seen[place].append(evaluator(gaussian.at(sign * new)))
+        points = together(*(np.concatenate(part) for part in z))
+        values = np.concatenate([one.values for part in seen for one in part])
+        read = np.concatenate([one.read[:, varies] for part in seen for one in part])
+        shape = weigh(values, points, gaussian.mean, gaussian.root, B, lambda _, read=read: read)
+        total = len(values)
+        done = shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right)
+        hopeless = shape is not None and shape.effective < HOPELESS * total
+        if done or hopeless or total >= MOST_DRAWS:
+            break
+        size = (min(4 * total, MOST_DRAWS) - total) // 4
+    if shape is None:
+        return Weighed(None, gaussian.at(points.z), np.full(total, 1.0 / total))
+    return Weighed(shape, shape.draws, shape.weights)
+
+
+class Moved(NamedTuple):
+    """Draws of short chains.
+
+    Attributes:
+        theta: Equally weighted draws `(s, d)`.
+        read: What is read of them.
+        mixing: How far the chains have come.
+        transitions: Of every chain.
+        count: The number of chains.
+    """
+
+    theta: np.ndarray
+    read: np.ndarray
+    mixing: Mixing
+    transitions: int
+    count: int
+
+    @property
+    def limits(self) -> Mixing:
+        """What is asked of them."""
+        return LIMITS if self.transitions <= ROUND else LATER
+
+    @property
+    def settled(self) -> bool:
+        """Whether the chains have forgotten where they were and drift no more."""
+        found, limits = self.mixing, self.limits
+        return bool(
+            found.memory < limits.memory
+            and found.drift < limits.drift
+            and found.energy > limits.energy
+            and found.stuck < limits.stuck
+        )
+
+    @property
+    def effective(self) -> float:
+        """About how many independent draws they are worth: a chain's second half counts as two or three."""
+        return 2.5 * self.count
+
+
+def move_draws(evaluator: Evaluator, root: np.ndarray, weighed: Weighed, rng: np.random.Generator) -> Moved:
+    """Resample weighted draws and move them until they have settled, or the rounds are over.
+
+    Args:
+        evaluator: The log-density.
+        root: C of the Gaussian in whose coordinates they move.
+        weighed: Draws and weights to start from.
+        rng: For resampling and momenta.
+    """
+
+    def look(theta: np.ndarray) -> Seen:
+        return Seen(*evaluator(theta))
+
+    count = MANY_CHAINS if weighed.theta.shape[1] <= MANY else FEW_CHAINS
+    theta = weighed.theta[resample(weighed.weights, count, rng)]
+    step, known, transitions = first_step(theta.shape[1]), None, 0
+    found: Moved | None = None
+    for _ in range(ROUNDS):
+        chains = move(look, theta, root, max(ROUND, transitions), rng, step, known)
+        transitions += len(chains.theta)
+        found = _collect(chains, transitions)
+        if found.settled:
+            break
+        theta, step, known = chains.theta[-1], chains.step, chains.last
+        root = _better_root(chains, root)
+    assert found is not None
+    return found
+
+
+def _collect(chains: Chains, transitions: int) -> Moved:
+    late = slice(len(chains.theta) // 2, None)
+    theta, read = (part[late].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
+    return Moved(theta, read, mixing(chains), transitions, chains.theta.shape[1])
+
+
+def _better_root(chains: Chains, root: np.ndarray) -> np.ndarray:
+    """Return a root of the covariance of the draws, where there are enough of them."""
+    late = chains.theta[len(chains.theta) // 2 :].reshape(-1, len(root))
+    if len(late) < 20 * len(root):
+        return root
+    try:
+        return np.linalg.cholesky(np.cov(late.T).reshape(len(root), -1))
+    except np.linalg.LinAlgError:
+        return root

@@ -1,0 +1,143 @@
+"""From a start to the optimum of the bound and the covariance it implies: climb, look for rivals, polish, respond."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from natvi.models.density.climb import Climbed, ClimbState, climb
+from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.polish import polish
+from natvi.models.density.response import linear_response
+from natvi.models.density.start import START_SDS
+from natvi.models.density.structures.dense import Dense
+from natvi.quadrature.fixed_points import sobol_points
+from natvi.run.convergence import Outcome
+
+CLIMB_POINTS, POLISH_POINTS = 128, 512  # at least; two and four for every dimension
+MANY = 64  # dimensions, from which two points for each are too few
+FAR_STARTS, FAR_SDS, FAR_STEPS = 2, 8.0, 60  # further climbs, and how far away they start
+APART, WORSE = 4.0, 12.0  # sds and nats: a rival is a place of its own, and not much worse
+
+
+class Rival(NamedTuple):
+    """Another place where a climb ended: how far away, in sds, and how many nats lower its bound is."""
+
+    distance: float
+    lower: float
+
+
+class Optimum(NamedTuple):
+    """The end of the deterministic part.
+
+    Attributes:
+        gaussian: The optimum of the bound.
+        wider: With the covariance of the linear response.
+        smallest: The smallest eigenvalue of minus the bound's Hessian; one for a Gaussian.
+        bound: On the points.
+        outcome: How it ended.
+        steps: Evaluations on all points.
+        state: To go on from.
+        rivals: Other places where climbs ended.
+        num_points: On which expectations are taken.
+    """
+
+    gaussian: Any
+    wider: Any
+    smallest: float
+    bound: float
+    outcome: Outcome
+    steps: int
+    state: ClimbState
+    rivals: tuple[Rival, ...]
+    num_points: int
+
+
+def find_optimum(
+    evaluator: Evaluator,
+    start: np.ndarray,
+    *,
+    seed: int,
+    max_steps: int,
+    tolerance: float,
+    state: ClimbState | None,
+    watch: Callable[[ClimbState], bool],
+) -> Optimum:
+    """Fit a Gaussian with a full covariance.
+
+    Args:
+        evaluator: The log-density.
+        start: The mean to start from.
+        seed: Of the points and of further starts.
+        max_steps: Of a climb.
+        tolerance: The rise that is left, relative to the bound, at which polishing ends.
+        state: Of an earlier fit, to go on from.
+        watch: Called between the steps of the first climb; whether to end now.
+    """
+    d, rng = len(start), np.random.default_rng([seed, 2])
+    few = sobol_points(d, max(CLIMB_POINTS, 2 * d if d <= MANY else 4 * d), seed)
+    many = sobol_points(d, max(POLISH_POINTS, 4 * d), seed)
+    rivals: tuple[Rival, ...] = ()
+    first = climb(evaluator, state or ClimbState.at(first_gaussian(evaluator, start, few)), few, max_steps, watch)
+    if first.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE, Outcome.MAX_STEPS):
+        here = first.state.gaussian
+        return Optimum(
+            *(here, here, 1.0, first.bound, first.outcome, len(first.state.trace)),
+            *(first.state, (), len(few)),
+        )
+    best = first
+    if state is None:
+        best, rivals = _look_around(evaluator, first, few, rng)
+    near = best.state.gaussian
+    small = float(np.sqrt(2 * tolerance * (1 + abs(best.bound))))
+    found = polish(lambda w: near.slope(w, evaluator, many), near.num_coordinates, small=small)
+    gaussian = near.shifted(found.w)
+    response_points = many if d <= MANY else sobol_points(d, 2 * d, seed)
+    wider, smallest = _respond(evaluator, gaussian, response_points, rng)
+    outcome = Outcome.CONVERGED if np.linalg.norm(found.gradient) < 30 * small else Outcome.STALLED
+    steps = len(best.state.trace) + found.looks
+    return Optimum(gaussian, wider, smallest, found.bound, outcome, steps, best.state, rivals, len(many))
+
+
+def first_gaussian(evaluator: Evaluator, start: np.ndarray, z: np.ndarray) -> Dense:
+    """Return the narrow Gaussian with the best bound: badly scaled parameters need a narrower one."""
+    tried = [Dense.narrow(start, sd) for sd in START_SDS]
+    with np.errstate(all="ignore"):
+        bounds = [one.expect(evaluator(one.at(z)), z).bound for one in tried]
+    return tried[int(np.argmax(bounds))]
+
+
+def _look_around(
+    evaluator: Evaluator, first: Climbed, z: np.ndarray, rng: np.random.Generator
+) -> tuple[Climbed, tuple[Rival, ...]]:
+    """Climb again from far away on both sides; return the best end and the others."""
+    here = first.state.gaussian
+    direction = rng.standard_normal((1, len(here.mean)))
+    ends = [first]
+    for sign in (1.0, -1.0)[:FAR_STARTS]:
+        away = here._replace(mean=here.at(sign * FAR_SDS * direction / np.sqrt(1.0))[0])
+        with np.errstate(all="ignore"):
+            found = climb(evaluator, ClimbState.at(away), z, FAR_STEPS)
+        if found.outcome is Outcome.CONVERGED:
+            ends.append(found)
+    best = max(ends, key=lambda end: end.bound if end is not first else end.bound + 0.05)
+    middle = best.state.gaussian
+    rivals = []
+    for end in ends:
+        gap = end.state.gaussian.mean - middle.mean
+        distance = float(np.linalg.norm(np.linalg.solve(middle.root, gap)))
+        if end is not best and distance > APART and best.bound - end.bound < WORSE:
+            rivals.append(Rival(distance, best.bound - end.bound))
+    return best, tuple(rivals)
+
+
+def _respond(evaluator: Evaluator, gaussian: Dense, z: np.ndarray, rng: np.random.Generator) -> tuple[Dense, float]:
+    def slope(w: np.ndarray) -> tuple[float, np.ndarray]:
+        return gaussian.slope(w, evaluator, z)
+
+    origin = np.zeros(gaussian.num_coordinates)
+    response = linear_response(slope, origin, slope(origin)[1], len(gaussian.mean), rng)
+    try:
+        return gaussian.widened(response.S), response.smallest
+    except np.linalg.LinAlgError:
+        return gaussian, response.smallest

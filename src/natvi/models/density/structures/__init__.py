@@ -1,0 +1,1 @@
+"""Gaussians that climb, one file for each pattern."""

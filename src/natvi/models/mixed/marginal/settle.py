@@ -1,0 +1,113 @@
+"""Weighted draws, and more of them until the means and sds that a user reads have settled.
+
+With normalised weights w the standard errors of the mean m of f, in its sds, and of the logarithm of its sd are
+
+    sqrt{sum_i w_i^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i w_i^2 ((f_i - m)^2 / v - 1)^2}.
+
+They are those of independent draws; a Sobol sequence does better. A correlation close to one, or an sd that may be
+zero, has an sd to which few draws contribute: there it takes more of them.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from natvi.metrics.psis import smooth_weights
+from natvi.models.mixed.marginal.density import MarginalDensity
+
+MEAN_ERROR, SD_ERROR = 0.05, 0.04  # standard errors that are small enough; the thresholds of "good" are twice as large
+
+Source = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # number of draws and seed to draws and their log density
+Reading = Callable[[np.ndarray], np.ndarray]
+
+
+class MarginalDraws(NamedTuple):
+    """Weighted draws of the shared coordinates.
+
+    Attributes:
+        shared: Draws `(s, g)`.
+        weights: They sum to one, the tail smoothed.
+        k: The Pareto k of the weights.
+        effective: How many equally weighted draws they are worth.
+        log_evidence: log p(y), estimated by the mean of the weights; in expectation a lower bound.
+        error: Its standard error.
+        ratios: log p - log q of every draw.
+        rounds: How many proposals were tried.
+        steps: Steps of Newton's method to the mode.
+    """
+
+    shared: np.ndarray
+    weights: np.ndarray
+    k: float
+    effective: float
+    log_evidence: float
+    error: float
+    ratios: np.ndarray
+    rounds: int = 1
+    steps: int = 0
+
+
+def weigh(
+    draws: Float[np.ndarray, "s g"], log_p: Float[np.ndarray, " s"], log_q: Float[np.ndarray, " s"]
+) -> MarginalDraws | None:
+    """Weigh the draws; where a density is not finite the weight is zero. None if it is so everywhere."""
+    usable = np.isfinite(log_p) & np.isfinite(log_q)
+    if not np.any(usable):
+        return None
+    return _weigh(draws, np.where(usable, log_p, -np.inf) - np.where(usable, log_q, 0.0))
+
+
+def _weigh(draws: np.ndarray, ratios: np.ndarray) -> MarginalDraws:
+    smoothed = smooth_weights(ratios)
+    top = int(np.argmax(ratios))
+    raw = np.exp(ratios - ratios[top])
+    error = float(np.std(raw) / np.mean(raw) / np.sqrt(len(raw)))
+    evidence = float(ratios[top] + np.log(np.mean(raw)))
+    # a draw without weight may be infinite, and zero times infinity is not zero
+    kept = np.where(smoothed.weights[:, None] > 0, draws, draws[top])
+    return MarginalDraws(kept, smoothed.weights, smoothed.k, smoothed.effective, evidence, error, ratios)
+
+
+def settle(
+    density: MarginalDensity, source: Source, found: MarginalDraws, read: Reading, most_draws: int, seed: int
+) -> MarginalDraws:
+    """Double the draws until the standard errors are small enough, or there are as many as may be.
+
+    Args:
+        density: The exact marginal.
+        source: Where the draws came from.
+        found: The first draws.
+        read: From draws to what the tables show.
+        most_draws: At most.
+        seed: Of the first draws; later ones have the next.
+
+    Returns:
+        All draws with their weights.
+    """
+    while 2 * len(found.weights) <= most_draws and not settled(read(found.shared), found.weights):
+        seed += 1
+        draws, log_q = source(len(found.weights), seed)
+        more = weigh(draws, density.values(draws), log_q)
+        if more is None:
+            return found
+        pooled = _weigh(np.concatenate([found.shared, more.shared]), np.concatenate([found.ratios, more.ratios]))
+        found = pooled._replace(rounds=found.rounds, steps=found.steps)
+    return found
+
+
+def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) -> bool:
+    """Whether means and sds of weighted draws are known well enough.
+
+    Example:
+        >>> x = np.random.default_rng(0).standard_normal((2048, 1))
+        >>> settled(x, np.full(2048, 1 / 2048)), settled(x[:64], np.full(64, 1 / 64))
+        (True, False)
+    """
+    mean = weights @ values
+    squares = (values - mean) ** 2
+    variance = np.maximum(weights @ squares, 1e-300)
+    of_mean = np.sqrt(weights**2 @ squares / variance)
+    of_sd = 0.5 * np.sqrt(weights**2 @ (squares / variance - 1.0) ** 2)
+    return bool(np.all(of_mean <= MEAN_ERROR) and np.all(of_sd <= SD_ERROR))

@@ -12,9 +12,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import ndtr
-from jaxtyping import Array, Float
+from jaxtyping import Array
 
-from natvi.families.family import Family
+from natvi.families.family import Family, no_normaliser
 from natvi.families.rows import PredictorMoments, RowExpectation
 from natvi.quadrature.binary_losses import (
     cloglog_loss,
@@ -23,7 +23,7 @@ from natvi.quadrature.binary_losses import (
     probit_loss,
     probit_loss_of_one,
 )
-from natvi.quadrature.softplus import expected_softplus, log1p_unit
+from natvi.quadrature.softplus import expected_softplus, softplus
 
 
 def _sign_and_share(y: Array) -> tuple[Array, Array]:
@@ -60,22 +60,10 @@ def _with_slopes(loss: Callable[..., tuple[Array, Array, Array]]) -> Callable[..
 # --- logit -------------------------------------------------------------------------------------------------
 
 
-def _logit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+def _logit_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = k t - softplus(t)
     sign, share = _sign_and_share(y)
     return share * sign * eta - softplus(sign * eta)
-
-
-@jax.custom_jvp
-def softplus(t: Float[Array, "*rows"]) -> Float[Array, "*rows"]:
-    """Return log(1 + e^t); its derivatives are those of the logistic function, at a seventh of the library's cost."""
-    return jnp.maximum(t, 0.0) + log1p_unit(jnp.exp(-jnp.abs(t)))
-
-
-@softplus.defjvp
-def _softplus_slope(primals: tuple[Array], tangents: tuple[Array]) -> tuple[Array, Array]:
-    (t,), (move,) = primals, tangents
-    return softplus(t), jax.nn.sigmoid(t) * move
 
 
 def _logit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
@@ -99,7 +87,7 @@ def _logit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 _probit_value, _probit_value_of_one = _with_slopes(probit_loss), _with_slopes(probit_loss_of_one)
 
 
-def _probit_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+def _probit_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = log Phi(-t): y is 0 or 1
     sign, _ = _sign_and_share(y)
     return -_probit_value_of_one(sign * eta)
@@ -111,7 +99,7 @@ def _probit_expected(y: Array, x: PredictorMoments) -> RowExpectation:
     return RowExpectation(-value, -sign * slope, -curvature)
 
 
-def _probit_share_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+def _probit_share_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = (1 - k) log Phi(-t) + k log Phi(t)
     sign, share = _sign_and_share(y)
     return -_probit_value(sign * eta, share)
@@ -137,7 +125,7 @@ def _probit_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 _cloglog_value = _with_slopes(cloglog_loss)  # -log(1 - exp(-e^-t))
 
 
-def _cloglog_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+def _cloglog_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     # log p = y log(1 - exp(-e^eta)) - (1 - y) e^eta
     success = jnp.where(y > 0, -y * _cloglog_value(-eta), 0.0)
     return success - jnp.where(y < 1, (1.0 - y) * jnp.exp(jnp.where(y < 1, eta, 0.0)), 0.0)
@@ -170,7 +158,8 @@ LOGIT = Family(
     name="bernoulli",
     link="logit",
     dispersion=None,
-    log_density=_logit_log_density,
+    log_kernel=_logit_kernel,
+    log_normaliser=no_normaliser,
     expected=_logit_expected,
     mean=jax.nn.sigmoid,
     variance=_variance,
@@ -181,7 +170,8 @@ PROBIT = Family(
     name="bernoulli",
     link="probit",
     dispersion=None,
-    log_density=_probit_log_density,
+    log_kernel=_probit_kernel,
+    log_normaliser=no_normaliser,
     expected=_probit_expected,
     mean=ndtr,
     variance=_variance,
@@ -192,7 +182,8 @@ CLOGLOG = Family(
     name="bernoulli",
     link="cloglog",
     dispersion=None,
-    log_density=_cloglog_log_density,
+    log_kernel=_cloglog_kernel,
+    log_normaliser=no_normaliser,
     expected=_cloglog_expected,
     mean=_cloglog_mean,
     variance=_variance,
@@ -204,6 +195,6 @@ CLOGLOG = Family(
 # probit link a response of 0 or 1 is half the work.
 BINOMIAL = (
     LOGIT._replace(name="binomial"),
-    PROBIT._replace(name="binomial", log_density=_probit_share_log_density, expected=_probit_share_expected),
+    PROBIT._replace(name="binomial", log_kernel=_probit_share_kernel, expected=_probit_share_expected),
     CLOGLOG._replace(name="binomial"),
 )

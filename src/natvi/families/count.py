@@ -9,7 +9,7 @@ from natvi.families.family import Family
 from natvi.families.rows import PredictorMoments, RowExpectation
 from natvi.quadrature.gamma_functions import log_gamma_ratio
 from natvi.quadrature.scalar_rule import expected_over_scalar
-from natvi.quadrature.softplus import expected_softplus
+from natvi.quadrature.softplus import expected_softplus, softplus
 
 
 def _start(y: Array) -> Array:
@@ -19,8 +19,12 @@ def _start(y: Array) -> Array:
 # --- Poisson -----------------------------------------------------------------------------------------------
 
 
-def _poisson_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
-    return y * eta - jnp.exp(eta) - gammaln(y + 1.0)
+def _poisson_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
+    return y * eta - jnp.exp(eta)
+
+
+def _poisson_normaliser(y: Array, disp: Array | None) -> Array:
+    return -gammaln(y + 1.0)
 
 
 def _poisson_expected(y: Array, x: PredictorMoments) -> RowExpectation:
@@ -40,12 +44,18 @@ def _poisson_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 # --- negative binomial: disp = a = log phi, Var y = mu + mu^2 / phi ----------------------------------------
 
 
-def _negative_binomial_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
-    # log p = y t - (y + e^a) softplus(t) + log Gamma(y + e^a) - log Gamma(e^a) - log y!,  t = eta - a
+# log p = y t - (y + e^a) softplus(t) + log Gamma(y + e^a) - log Gamma(e^a) - log y!,  t = eta - a
+
+
+def _negative_binomial_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     assert disp is not None
     t = eta - disp
-    ratio, _, _ = log_gamma_ratio(y, disp)
-    return y * t - (y + jnp.exp(disp)) * jax.nn.softplus(t) + ratio - gammaln(y + 1.0)
+    return y * t - (y + jnp.exp(disp)) * softplus(t)
+
+
+def _negative_binomial_normaliser(y: Array, disp: Array | None) -> Array:
+    assert disp is not None
+    return log_gamma_ratio(y, disp)[0] - gammaln(y + 1.0)
 
 
 def _negative_binomial_expected(y: Array, x: PredictorMoments) -> RowExpectation:
@@ -88,7 +98,8 @@ POISSON = Family(
     name="poisson",
     link="log",
     dispersion=None,
-    log_density=_poisson_log_density,
+    log_kernel=_poisson_kernel,
+    log_normaliser=_poisson_normaliser,
     expected=_poisson_expected,
     mean=jnp.exp,
     variance=_poisson_variance,
@@ -99,7 +110,8 @@ NEGATIVE_BINOMIAL = Family(
     name="negative_binomial",
     link="log",
     dispersion="log(phi)",
-    log_density=_negative_binomial_log_density,
+    log_kernel=_negative_binomial_kernel,
+    log_normaliser=_negative_binomial_normaliser,
     expected=_negative_binomial_expected,
     mean=jnp.exp,
     variance=_negative_binomial_variance,

@@ -14,9 +14,14 @@ LOG_2PI = 1.8378770664093453
 # --- Gaussian: disp = log sigma ----------------------------------------------------------------------------
 
 
-def _gaussian_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
+def _gaussian_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     assert disp is not None
-    return -0.5 * LOG_2PI - disp - 0.5 * jnp.exp(-2.0 * disp) * (y - eta) ** 2
+    return -0.5 * jnp.exp(-2.0 * disp) * (y - eta) ** 2
+
+
+def _gaussian_normaliser(y: Array, disp: Array | None) -> Array:
+    assert disp is not None
+    return jnp.broadcast_to(-0.5 * LOG_2PI - disp, jnp.broadcast_shapes(y.shape, disp.shape))
 
 
 def _gaussian_expected(y: Array, x: PredictorMoments) -> RowExpectation:
@@ -56,14 +61,19 @@ def _gaussian_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 # --- gamma: disp = a = log shape, mean e^eta ---------------------------------------------------------------
 
 
-def _gamma_log_density(y: Array, eta: Array, disp: Array | None) -> Array:
-    # log p = e^a (a - eta + log y - y e^-eta) - log Gamma(e^a) - log y; with d = eta - log y and Stirling's formula
-    #       = -e^a (e^-d - 1 + d) + a/2 - log(2 pi)/2 - J(e^a) - log y
+# log p = e^a (a - eta + log y - y e^-eta) - log Gamma(e^a) - log y; with d = eta - log y and Stirling's formula
+#       = -e^a (e^-d - 1 + d) + a/2 - log(2 pi)/2 - J(e^a) - log y
+
+
+def _gamma_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
     assert disp is not None
-    remainder, _, _ = stirling_remainder(disp)
-    log_y = _log(y)
-    d = eta - log_y
-    return -jnp.exp(disp) * (jnp.expm1(-d) + d) + 0.5 * disp - 0.5 * LOG_2PI - remainder - log_y
+    d = eta - _log(y)
+    return -jnp.exp(disp) * (jnp.expm1(-d) + d)
+
+
+def _gamma_normaliser(y: Array, disp: Array | None) -> Array:
+    assert disp is not None
+    return 0.5 * disp - 0.5 * LOG_2PI - stirling_remainder(disp)[0] - _log(y)
 
 
 def _gamma_expected(y: Array, x: PredictorMoments) -> RowExpectation:
@@ -133,7 +143,8 @@ GAUSSIAN = Family(
     name="gaussian",
     link="identity",
     dispersion="log(sigma)",
-    log_density=_gaussian_log_density,
+    log_kernel=_gaussian_kernel,
+    log_normaliser=_gaussian_normaliser,
     expected=_gaussian_expected,
     mean=_gaussian_mean,
     variance=_gaussian_variance,
@@ -144,7 +155,8 @@ GAMMA = Family(
     name="gamma",
     link="log",
     dispersion="log(shape)",
-    log_density=_gamma_log_density,
+    log_kernel=_gamma_kernel,
+    log_normaliser=_gamma_normaliser,
     expected=_gamma_expected,
     mean=jnp.exp,
     variance=_gamma_variance,

@@ -37,8 +37,18 @@ class RowFamily(Protocol):
         ...
 
     @property
-    def log_density(self) -> Callable[..., Float[Array, "*rows"]]:
-        """The function (y, eta, dispersion or None) -> log p of every row."""
+    def log_density(self) -> Callable[..., Float[Array, "..."]]:
+        """The function (y, eta, dispersion or None) -> log p of every row, kernel and normaliser."""
+        ...
+
+    @property
+    def log_kernel(self) -> Callable[..., Float[Array, "*rows"]]:
+        """The function (y, eta, dispersion or None) -> what of log p depends on eta."""
+        ...
+
+    @property
+    def log_normaliser(self) -> Callable[..., Float[Array, "*rows"]]:
+        """The function (y, dispersion or None) -> what of log p does not."""
         ...
 
     @property

@@ -10,7 +10,6 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.stats import rankdata
 
 LENGTH = np.pi / 2  # of a trajectory, in sds: a Gaussian has forgotten its start then
 WANTED = 0.8  # acceptance
@@ -133,6 +132,8 @@ def mixing(chains: Chains) -> Mixing:
     count = len(chains.read)
     middle, end = chains.read[count // 2 - 1], chains.read[-1]
     moves = np.ptp(end, axis=0) > 0
+    from scipy.stats import rankdata  # takes longer to import than a fit to run
+
     a, b = (rankdata(part[:, moves], axis=0) for part in (middle, end))
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     scale = np.sqrt(np.sum(a**2, axis=0) * np.sum(b**2, axis=0))

@@ -9,7 +9,6 @@ from functools import cache
 
 import numpy as np
 from scipy.special import ndtri
-from scipy.stats import qmc
 
 
 @cache
@@ -44,6 +43,8 @@ def sobol_points(d: int, least: int, seed: int) -> np.ndarray:
         >>> z.shape, bool(np.allclose(z.T @ z / 64, np.eye(3)))
         ((64, 3), True)
     """
+    from scipy.stats import qmc  # takes longer to import than most fits to run
+
     half = 2 ** int(np.ceil(np.log2(max(least / 2, d, 2))))
     z = ndtri(np.clip(qmc.Sobol(d, rng=seed).random(half), 1e-12, 1 - 1e-12))
     z = np.linalg.solve(np.linalg.cholesky(z.T @ z / half), z.T).T

@@ -63,6 +63,14 @@ class LikelihoodRows(eqx.Module):
         """Return every row's weighted log p at given predictors, 0 in cells without a row."""
         return self._weighted(self.family.log_density(self.y, eta, disp))
 
+    def row_kernels(self, eta: Float[Array, "c K"], disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+        """Return what of `row_values` depends on the predictors."""
+        return self._weighted(self.family.log_kernel(self.y, eta, disp))
+
+    def normaliser(self, disp: Float[Array, ""] | None) -> Float[Array, ""]:
+        """Return what of the log-likelihood does not depend on predictors, `constant` included."""
+        return jnp.sum(self._weighted(self.family.log_normaliser(self.y, disp))) + self.constant
+
     def expected(self, gaussian: Marginals) -> Expected:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
         rows = self._row_expectations(gaussian)

@@ -83,11 +83,11 @@ def marginal_log_density(
     log_volume = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(effects.r)])))
     point = ArrowVector(mode, shared)
     prior = sum((term.value(point) for term in target.shared), jnp.zeros(()))
-    return jnp.sum(by_group) - log_volume + likelihood.constant + prior
+    return jnp.sum(by_group) - log_volume + likelihood.normaliser(rows.disp) + prior
 
 
 class RowLikelihood:
-    """The log-likelihood of every group as a function of its random effects, theta_g fixed."""
+    """The log-likelihood of every group as a function of its random effects, but for what theta_g alone decides."""
 
     def __init__(self, term: LikelihoodRows, shared: Float[Array, " g"]) -> None:
         self.term = term
@@ -100,11 +100,11 @@ class RowLikelihood:
         return self.base + jnp.sum(self.term.design.Z * local[:, None], axis=0)
 
     def log_density(self, eta: Float[Array, "c K"]) -> Float[Array, "c K"]:
-        """Return every row's weighted log p."""
-        return self.term.row_values(eta, self.disp)
+        """Return every row's weighted log p, less its normaliser."""
+        return self.term.row_kernels(eta, self.disp)
 
     def by_group(self, theta: Float[Array, "r n"]) -> Float[Array, " n"]:
-        """Return every group's log-likelihood."""
+        """Return every group's log-likelihood, less its normaliser."""
         rows = self.log_density(self.predictor(theta))
         return self.term.design.per_group(jnp.sum(rows, axis=0))
 

@@ -19,7 +19,7 @@ HERS = "y ~ age + bmi + htnmeds + visit + (1 | pptid)"
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is chosen does not depend on how many draws the marginal method takes."""
-    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 256)
+    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 256)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 256)
 
 
@@ -90,7 +90,7 @@ def not_positive(*args: object) -> None:
 
 @pytest.mark.parametrize(
     ("part", "stand_in", "words"),
-    [("_weigh", lambda *args: None, "not finite around its mode"), ("propose", not_positive, "has no factor")],
+    [("weigh", lambda *args: None, "not finite around its mode"), ("propose", not_positive, "has no factor")],
 )
 def test_trouble_of_the_marginal_method_gives_the_gaussian_back(
     part: str, stand_in: Callable, words: str, monkeypatch: pytest.MonkeyPatch
@@ -122,7 +122,7 @@ def test_other_starts_that_end_elsewhere_are_named(monkeypatch: pytest.MonkeyPat
 
 def test_an_sd_that_is_too_small_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half-normal sds and LKJ(1): the Gaussian's means are right, its sds are a tenth too small and more."""
-    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 2048)
+    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 2048)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
     prior = {"sd": ("half_normal", 30.0), "corr": ("lkj", 1.0)}
     model = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy(), prior=prior)

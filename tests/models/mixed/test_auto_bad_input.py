@@ -23,7 +23,7 @@ QUICK = {
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few draws, and code that compiles in half the time; the words are the same."""
     compile_fits_quickly(monkeypatch)
-    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 2048)
+    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 2048)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
     monkeypatch.setattr(mixed_marginal, "MOST_ROUNDS", 1)
     monkeypatch.setattr(mixed_marginal, "MOST_MIXTURES", 0)

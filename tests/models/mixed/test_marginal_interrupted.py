@@ -24,7 +24,7 @@ def model() -> natvi.MixedModel:
 
 @pytest.fixture(autouse=True)
 def few_draws(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(mixed_marginal, "LEAST_DRAWS", 256)
+    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 256)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 256)
 
 

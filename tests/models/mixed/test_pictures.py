@@ -23,7 +23,7 @@ def result(request: pytest.FixtureRequest) -> natvi.Result:
     slopes = 0.6 * rng.standard_normal((20, 2))[data["g"]]
     data["y"] = rng.poisson(np.exp(1.0 + slopes[:, 0] + (0.3 + slopes[:, 1]) * data["x"]))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(mixed_marginal, "LEAST_DRAWS", 512)
+        patch.setattr(mixed_marginal, "FIRST_DRAWS", 512)
         patch.setattr(mixed_marginal, "MOST_DRAWS", 512)
         return natvi.glmm("y ~ x + (1 + x | g)", data, family="poisson").fit(method=request.param)
 

@@ -214,7 +214,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         try:
             fixed = fixed_effects(stage.target, stage.posterior, model.prior.mean, model.prior.sd)
             draws = draw_marginal(
-                density, *model.shared_moments(), _positions(model), model.num_rows, fixed, model.readings
+                density, *model.shared_moments(), _positions(model), model.num_rows, fixed, model.inner_readings
             )
         except StoppedError:
             return _interrupted(

@@ -146,6 +146,10 @@ class MixedFit:
         fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
         return np.concatenate([fixed, component_draws(self, shared)], axis=1)
 
+    def inner_readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws as `readings` does, but to what no shift and no unit of a variable changes."""
+        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
+
     def known_columns(
         self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
     ) -> np.ndarray:

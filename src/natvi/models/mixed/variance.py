@@ -38,11 +38,14 @@ def precision_factors(r: int, omega: np.ndarray, correlated: bool = True) -> np.
     return W
 
 
-def component_draws(fit: "MixedFit", shared: np.ndarray) -> np.ndarray:
-    """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`."""
+def component_draws(fit: "MixedFit", shared: np.ndarray, inside: bool = False) -> np.ndarray:
+    """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`.
+
+    `inside` gives sds and correlations of the centred, scaled random effects in place of those at the user's zero.
+    """
     r = len(fit.random_names)
     inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :], fit.correlated))
-    if fit.coordinates.random is not None:
+    if fit.coordinates.random is not None and not inside:
         inverse = inverse @ fit.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
     covariance = np.swapaxes(inverse, 1, 2) @ inverse  # (W W')^-1
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))

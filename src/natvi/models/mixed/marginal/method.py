@@ -67,7 +67,8 @@ def draw_marginal(
         positions: Of the coordinates that may be lopsided.
         num_rows: Rows of data; with very many there are no further draws.
         fixed: The fixed effects given sds and dispersion, where that is known.
-        read: From draws to what the tables show, whose means and sds should settle.
+        read: From draws to the parameters whose means and sds should settle: such as no units change, so that the
+            number of draws does not depend on them.
 
     Returns:
         Weighted draws.

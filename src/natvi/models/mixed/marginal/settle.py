@@ -1,4 +1,4 @@
-"""Weighted draws, and more of them until the means and sds that a user reads have settled.
+"""Weighted draws, and more of them until the means and sds of all parameters have settled.
 
 With normalised weights w the standard errors of the mean m of f, in its sds, and of the logarithm of its sd are
 
@@ -79,7 +79,7 @@ def settle(
         density: The exact marginal.
         source: Where the draws came from.
         found: The first draws.
-        read: From draws to what the tables show.
+        read: From draws to the parameters that should settle.
         most_draws: At most.
         seed: Of the first draws; later ones have the next.
 

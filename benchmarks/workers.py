@@ -131,7 +131,7 @@ def pinned(threads: int) -> Iterator[None]:
 def clean_environment(threads: int) -> dict[str, str]:
     """The environment without the caller's own settings of JAX, and with as many threads as asked for."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
-    kept |= {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads)}
+    kept |= {"OMP_NUM_THREADS": str(threads), "OPENBLAS_NUM_THREADS": str(threads), "NATVI_CACHE": "off"}
     if threads == 1:
         kept["XLA_FLAGS"] = "--xla_cpu_multi_thread_eigen=false"
     return kept

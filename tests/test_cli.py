@@ -9,8 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import jax
-import jaxlib
 import pandas as pd
 import pytest
 from typer.testing import CliRunner
@@ -286,20 +284,6 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "-691.166" in result.stdout and "progabide" in result.stderr and "natvi-demo.html" in result.stderr
     assert run("demo", "--report", tmp_path / "other.html").exit_code == 0
     assert (tmp_path / "other.html").exists()
-
-
-def test_compilation_cache_has_a_folder_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings: dict[str, Any] = {}
-    monkeypatch.setattr(jax.config, "update", settings.__setitem__)
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.delenv("JAX_COMPILATION_CACHE_DIR", raising=False)
-    cli.use_compilation_cache()
-    folder = Path(settings["jax_compilation_cache_dir"])
-    assert folder.parent == tmp_path / "natvi" and jaxlib.__version__ in folder.name
-    settings.clear()
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(tmp_path / "mine"))
-    cli.use_compilation_cache()
-    assert settings == {}  # the user's own choice stands
 
 
 def test_the_command_is_installed() -> None:

@@ -1,9 +1,7 @@
 """The command line: `natvi fit`, `natvi show`, `natvi demo`."""
 
-import hashlib
 import json
 import math
-import os
 import platform
 import sys
 import time
@@ -11,8 +9,6 @@ from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
 
-import jax
-import jaxlib
 import pandas as pd
 import typer
 from rich.console import Console
@@ -29,6 +25,7 @@ from natvi.models.mixed.methods import METHODS
 from natvi.result import Result
 from natvi.run import storage
 from natvi.run.files import write_text
+from natvi.run.program_cache import keep_programs
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 notices = Console(stderr=True)
@@ -228,29 +225,9 @@ def _read(path: Path) -> pd.DataFrame:
         raise ValueError(f"{path} cannot be read as a table: {error}. Give a CSV, TSV or Parquet file.") from error
 
 
-def use_compilation_cache() -> None:
-    """Keep compiled code between runs, in a folder named after jaxlib and the processor's features."""
-    if os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        return
-    features = hashlib.sha256(_processor().encode()).hexdigest()[:12]
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    folder = home / "natvi" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{features}"
-    jax.config.update("jax_compilation_cache_dir", str(folder))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
-
-
 def main() -> None:
     """Run the command line; mistakes give a sentence and exit code 2, not a traceback."""
-    use_compilation_cache()
+    keep_programs()
     try:
         app()
     except (ValueError, OSError, ImportError, storage.StorageError) as error:

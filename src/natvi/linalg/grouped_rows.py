@@ -21,6 +21,7 @@ from jaxtyping import Array, Bool, Float, Int
 
 from natvi.linalg import small_blocks
 from natvi.linalg.arrow import ArrowFactor, ArrowVector
+from natvi.linalg.buckets import CHUNKS, LARGEST, bucket
 
 
 class RowMoments(NamedTuple):
@@ -136,6 +137,13 @@ class RowLayout(NamedTuple):
     extra: np.ndarray
     num_simple: int
     place_of_group: np.ndarray  # (n,) position of each group of the data in the layout
+    num_places: int  # n, or more: the last ones are empty
+
+    def real_groups(self) -> np.ndarray | None:
+        """Return which places hold a group, or None where all do."""
+        if len(self.place_of_group) == self.num_places:
+            return None
+        return np.arange(self.num_places) < len(self.place_of_group)
 
     def place(self, values: np.ndarray, fill: float = 0.0) -> np.ndarray:
         """Lay values `(..., N)` out on the grid `(..., c, K)`."""
@@ -147,7 +155,8 @@ class RowLayout(NamedTuple):
 def chunk_size(sizes: np.ndarray) -> int:
     """Choose the cells per chunk that make padding plus scattered chunks cheapest."""
     values, counts = np.unique(sizes, return_counts=True)
-    candidates = [c for c in (*range(1, 65), 96, 128, 192, 256) if c <= values[-1]]
+    least = next((c for c in CHUNKS if c >= values[-1]), values[-1])
+    candidates = [c for c in (*CHUNKS, 96, 128, 192, 256) if c <= least]
 
     def cost(c: int) -> float:
         chunks = float(np.sum(-(-values // c) * counts))
@@ -157,8 +166,13 @@ def chunk_size(sizes: np.ndarray) -> int:
     return min(candidates, key=cost)
 
 
-def layout_rows(group: np.ndarray, num_groups: int) -> RowLayout:
+def layout_rows(group: np.ndarray, num_groups: int, fill_up: bool = False) -> RowLayout:
     """Plan the chunks for rows whose group codes are 0..n-1 (any order, every group at least once).
+
+    Args:
+        group: The code of every row.
+        num_groups: n.
+        fill_up: Whether to add empty groups and chunks up to the next of few sizes (`buckets`).
 
     Example:
         >>> plan = layout_rows(np.array([0, 0, 1]), 2)
@@ -176,8 +190,12 @@ def layout_rows(group: np.ndarray, num_groups: int) -> RowLayout:
     rank = np.empty(len(group), dtype=np.int64)
     rank[order] = np.arange(len(group)) - np.repeat(starts, sizes)
     further = -(-sizes // c) - 1
-    first_extra = num_groups + np.concatenate([[0], np.cumsum(further)[:-1]])
+    num_extra = int(further.sum())
+    places, room = (bucket(num_groups), bucket(num_extra)) if fill_up else (num_groups, num_extra)
+    first_extra = places + np.concatenate([[0], np.cumsum(further)[:-1]])
     chunk = np.where(rank < c, group, first_extra[group] + rank // c - 1)
-    K = int(num_groups + further.sum())
-    extra = np.repeat(np.arange(num_groups), further)
-    return RowLayout((rank % c) * K + chunk, (c, K), extra, int(simple.sum()), place)
+    K = places + room
+    extra = np.concatenate([np.repeat(np.arange(num_groups), further), np.full(room - num_extra, places - 1)])
+    # few groups are not worked through in blocks, so their number of simple ones need not make another program
+    num_simple = 0 if fill_up and num_groups <= LARGEST else int(simple.sum())
+    return RowLayout((rank % c) * K + chunk, (c, K), extra, num_simple, place, places)

@@ -227,9 +227,10 @@ def _check_rows(arrays: Arrays, document: Mapping[str, Any]) -> None:
     for name, count in (("X", len(document["fixed_names"])), ("Z", len(document["random_names"]))):
         if shapes[name] != (count, *grid):
             raise ValueError(f"the array 'rows_{name}' has shape {shapes[name]}, and {(count, *grid)} is needed")
-    extra = arrays["rows_extra"]
-    if extra.ndim != 1 or len(extra) + groups != grid[1] or np.any((extra < 0) | (extra >= groups)):
+    extra, effects = arrays["rows_extra"], len(document["random_names"])
+    places = shapes["near"][-1] if shapes["near"] else 0  # groups, and empty ones that fill the layout up
+    if extra.ndim != 1 or len(extra) + places != grid[1] or np.any((extra < 0) | (extra >= places)):
         raise ValueError("the stored rows do not belong to the groups of the model")
     simple = document["marginal" if "marginal" in document else "rvb"]["num_simple"]
-    if simple > groups or shapes["place"] != (groups,) or shapes["near"] != (len(document["random_names"]), groups):
+    if simple > places or shapes["place"] != (groups,) or groups > places or shapes["near"] != (effects, places):
         raise ValueError("the stored rows do not belong to the groups of the model")

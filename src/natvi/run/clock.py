@@ -5,6 +5,7 @@ import time
 import jax
 
 from natvi.run.compiled_code import make_room
+from natvi.run.program_cache import keep_programs
 
 _COMPILE_EVENTS = (
     "/jax/core/compile/jaxpr_trace_duration",
@@ -26,7 +27,8 @@ class Stopwatch:
     """Splits the time since its creation into compilation and the rest."""
 
     def __init__(self) -> None:
-        """Start the watch, with room for what will be compiled."""
+        """Start the watch, with room for what will be compiled and a place to keep it."""
+        keep_programs()
         make_room()
         self._began = time.perf_counter()
         self._compiled = _compiled["seconds"]

@@ -12,11 +12,12 @@ a polynomial of degree at most four, so Isserlis' theorem closes the form.
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.target.expected import Expected
@@ -40,11 +41,16 @@ def omega_positions(r: int, correlated: bool = True) -> dict[tuple[int, int], in
 
 
 class RandomEffectsPrior(eqx.Module):
-    """The sum over groups of log p(theta_i | omega); omega starts at shared coordinate `start`."""
+    """The sum over groups of log p(theta_i | omega); omega starts at shared coordinate `start`.
+
+    Places that hold no group, where `real` is False, have a standard normal theta_i: under the Gaussian that is best
+    for it, N(0, I), its part of the bound is zero, and it says nothing about omega.
+    """
 
     r: int = eqx.field(static=True)
     start: int = eqx.field(static=True)
     correlated: bool = eqx.field(static=True, default=True)
+    real: Bool[Array, " n"] | None = None
 
     @property
     def positions(self) -> dict[tuple[int, int], int]:
@@ -61,24 +67,38 @@ class RandomEffectsPrior(eqx.Module):
         return num_groups
 
     def block(self, start: Int[Array, ""] | int, size: int) -> "RandomEffectsPrior":
-        """Return the prior of some groups: it is the same for all."""
-        return self
+        """Return the prior of some groups."""
+        if self.real is None:
+            return self
+        real = jax.lax.dynamic_slice_in_dim(self.real, start, size)
+        return RandomEffectsPrior(self.r, self.start, self.correlated, real)
 
     def rest(self, start: int) -> "RandomEffectsPrior":
-        """Return the prior of the remaining groups: it is the same for all."""
-        return self
+        """Return the prior of the remaining groups."""
+        real = None if self.real is None else self.real[start:]
+        return RandomEffectsPrior(self.r, self.start, self.correlated, real)
+
+    def num_real(self, num_places: int) -> Int[Array, ""] | int:
+        """Return the number of groups."""
+        return num_places if self.real is None else jnp.sum(self.real)
+
+    def where_real(self, by_group: Float[Array, "*a n"], otherwise: Any) -> Float[Array, "*a n"]:
+        """Return a quantity of every group, and something else in places that hold none."""
+        return by_group if self.real is None else jnp.where(self.real, by_group, otherwise)
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
         W = self.precision_factor(theta.shared)
         whitened = W.T @ theta.local
-        log_norm = -0.5 * self.r * jnp.log(2 * jnp.pi) + jnp.sum(jnp.log(jnp.diagonal(W)))
-        return theta.local.shape[1] * log_norm - 0.5 * jnp.sum(whitened**2)
+        log_norm = jnp.sum(jnp.log(jnp.diagonal(W)))
+        each = log_norm - 0.5 * jnp.sum(whitened**2, axis=0)
+        each = self.where_real(each, -0.5 * jnp.sum(theta.local**2, axis=0))
+        return jnp.sum(each) - 0.5 * theta.local.size * jnp.log(2 * jnp.pi)
 
     def group_gradients(self, theta: ArrowVector) -> ArrowVector:
         """Return each group's gradient in theta_i `(r, n)` and in omega `(k, n)`."""
         mean, nothing = PointMass(theta).group_moments(self.start, self.stop)
-        grad = jax.grad(lambda m: jnp.sum(expected_log_prior(self.r, m, nothing, self.correlated)))(mean)
+        grad = jax.grad(lambda m: jnp.sum(self._expected(m, nothing)))(mean)
         return ArrowVector(grad[: self.r], grad[self.r :])
 
     def precision_factor(self, shared: Float[Array, " g"]) -> Float[Array, "r r"]:
@@ -95,7 +115,7 @@ class RandomEffectsPrior(eqx.Module):
         mean, covariance = gaussian.group_moments(self.start, self.stop)
 
         def total(m: Float[Array, "k n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
-            value = jnp.sum(expected_log_prior(r, m, covariance, self.correlated))
+            value = jnp.sum(self._expected(m, covariance))
             return value, value
 
         gradient: Callable = jax.grad(total, has_aux=True)
@@ -108,6 +128,14 @@ class RandomEffectsPrior(eqx.Module):
             ArrowVector(grad[:r], jnp.sum(grad[r:], axis=1)),
             ArrowMatrix(hess[:r, :r], hess[r:, :r], jnp.sum(hess[r:, r:], axis=2)),
         )
+
+    def _expected(self, m: Float[Array, "k n"], V: Float[Array, "k k n"]) -> Float[Array, " n"]:
+        """Return the expectation for every group, and that of a standard normal in places that hold none."""
+        each = expected_log_prior(self.r, m, V, self.correlated)
+        if self.real is None:
+            return each
+        squares = sum(m[k] ** 2 + V[k, k] for k in range(self.r))
+        return self.where_real(each, -0.5 * (self.r * jnp.log(2 * jnp.pi) + squares))
 
 
 def expected_log_prior(

@@ -28,7 +28,7 @@ class ConditionalSampler:
     Attributes:
         target: The mixed model, arrays on the host; terms of theta_g alone are not needed.
         near: A guess of the random effects, in the order of the target.
-        place: Where each group of the data stands in the target.
+        place: Where each group of the data stands in the target, which may have empty places too.
     """
 
     target: SumOfTerms
@@ -44,11 +44,10 @@ class ConditionalSampler:
 
     def draw(self, shared: Float[np.ndarray, "s g"], seed: int) -> Float[np.ndarray, "s r n"]:
         """Draw the random effects once for every row of `shared`, in batches of one size."""
-        r, n = self.near.shape
-        s = len(shared)
+        (r, n), s = self.near.shape, len(shared)
         size = 1 << int(np.log2(np.clip(CELLS_AT_ONCE / (r * n), 1, MOST_AT_ONCE)))
         filled = np.concatenate([shared, np.repeat(shared[-1:], -s % size, axis=0)])
-        found = np.empty((s, r, n))
+        found = np.empty((s, r, len(self.place)))
         with float64():
             target, near = jax.device_put((self.target, self.near))
             key = jax.random.key(seed)
@@ -92,6 +91,8 @@ class ConditionalSampler:
             effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + int(family.has_dispersion), correlated)
             target = to_host(SumOfTerms((rows, effects), ()))
         (r, n), place = arrays["rows_near"].shape, arrays["rows_place"]
-        if r != Z.shape[0] or sorted(place.tolist()) != list(range(n)) or Z.shape[-1] - len(extra) != n:
+        unique = np.unique(place)
+        within = len(unique) == len(place) and np.all((unique >= 0) & (unique < n))
+        if r != Z.shape[0] or not within or Z.shape[-1] - len(extra) != n:
             raise ValueError("the stored rows do not fit together")
         return cls(target, arrays["rows_near"], place)

@@ -116,10 +116,11 @@ class MixedModel:
             )
         watch = Stopwatch()
         with float64():
-            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant)
+            exact = optimizer == ASCENT  # noisy steps would be other steps with empty groups
+            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant, exact)
             target, start, place = mixed
             named = partial(self._fitted, place=place)
-            if optimizer != ASCENT:
+            if not exact:
                 return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
             covariances = to_host(local_covariances(fitted.gaussian))

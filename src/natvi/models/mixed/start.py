@@ -70,7 +70,8 @@ def starting_values(
     Least squares on the link scale; what it leaves is shared between rows and groups.
     """
     X, r = design.X, design.Z.shape[1]
-    rough = np.asarray(family.start(jnp.asarray(y))) - design.offset
+    filled = np.pad(y, (0, (1 << len(y).bit_length()) - len(y)), mode="edge")  # few sizes, as everywhere
+    rough = np.asarray(family.start(jnp.asarray(filled)))[: len(y)] - design.offset
     weighted = X if weight is None else X * weight[:, None]
     gram = X.T @ weighted
     ridge = 1e-8 * np.trace(gram) / max(len(gram), 1) + 1e-300
@@ -156,11 +157,11 @@ def starting_point(
     for (row, column), position in effects.positions.items():
         # E[d^2] of the prior: 2 per group for log W_kk, Var theta_l for W_lk
         amount = 2.0 if row == column else W[row, row] ** -2.0
-        diagonal = diagonal.at[effects.start + position].add(num_groups * amount)
+        diagonal = diagonal.at[effects.start + position].add(effects.num_real(num_groups) * amount)
     if likelihood.family.has_dispersion:
         diagonal = diagonal.at[p].add(information)
     precision = ArrowMatrix(
-        local + (W @ W.T)[..., None],
+        effects.where_real(local + (W @ W.T)[..., None], jnp.eye(r)[..., None]),
         jnp.zeros((g, r, num_groups)).at[:p].set(cross[:p]),
         jnp.diag(diagonal).at[:p, :p].add(corner[:p, :p]),
     )

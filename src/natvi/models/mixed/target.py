@@ -34,6 +34,7 @@ def build_target(
     prior: Prior,
     weight: np.ndarray | None = None,
     constant: float = 0.0,
+    fill_up: bool = False,
 ) -> MixedTarget:
     """Lay the rows out by group and assemble the terms.
 
@@ -44,13 +45,14 @@ def build_target(
         prior: Of the shared coordinates.
         weight: How often each row counts, trials included; None where every row counts once.
         constant: What the weighted rows lack: the log binomial coefficients.
+        fill_up: Whether to add empty groups up to the next of few sizes, for which programs are compiled already.
 
     Returns:
         The target with a start.
     """
     assert design.group_codes is not None and design.group_labels is not None
     p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
-    layout = layout_rows(design.group_codes, num_groups)
+    layout = layout_rows(design.group_codes, num_groups, fill_up)
     rows = GroupedRows(
         X=jnp.asarray(layout.place(design.X.T)),
         Z=jnp.asarray(layout.place(design.Z.T)),
@@ -66,11 +68,14 @@ def build_target(
         weight=None if weight is None else jnp.asarray(layout.place(weight)),
         constant=constant,
     )
-    effects = RandomEffectsPrior(r, p + int(family.has_dispersion), design.correlated)
+    real = layout.real_groups()
+    effects = RandomEffectsPrior(
+        r, p + int(family.has_dispersion), design.correlated, None if real is None else jnp.asarray(real)
+    )
     target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)
     shared = within_prior(shared, prior.scales, r)
-    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), num_groups)
+    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
     return MixedTarget(target, start, layout.place_of_group)
 
 

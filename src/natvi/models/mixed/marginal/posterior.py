@@ -90,7 +90,7 @@ def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document
     if shared.shape != (len(weights), len(gaussian.shared_names())):
         raise ValueError(f"the array 'draws_shared' has shape {shared.shape}, which does not fit the model")
     sampler = ConditionalSampler.restore(arrays, document["marginal"], gaussian.family, gaussian.correlated)
-    if sampler.near.shape != gaussian.local_sds.shape:
+    if (sampler.near.shape[0], len(sampler.place)) != gaussian.local_sds.shape:
         raise ValueError("the stored rows do not belong to the groups of the model")
     return MarginalFit(
         **gaussian.parts(),

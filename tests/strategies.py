@@ -20,7 +20,7 @@ from natvi.families.table import FAMILIES, Family
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
-from natvi.run import loop
+from natvi.run.exact import loop
 from natvi.target import Expected, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 
 # Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.

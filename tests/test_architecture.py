@@ -27,15 +27,23 @@ ROOMS = [
     *("cli", "__main__"),
     "__init__",
 ]
-# what a sub-room may import of its room; `models/loading.py` knows every model by name
+# what a sub-room may import of the other sub-rooms of its room; `models/loading.py` knows every model by name
 SUB_ROOMS = {
+    "target": {"priors": {"priors", "mixed"}, "mixed": {"mixed"}},
+    "run": {
+        "storage": {"storage"},
+        "batches": {"batches"},
+        "exact": {"storage", "exact"},
+        "stochastic": {"storage", "batches", "stochastic"},
+    },
     "models": {
         "regression": {"regression"},
         "linear": {"regression", "linear"},
         "mixed": {"regression", "mixed"},
         "density": {"regression", "density"},
-    }
+    },
 }
+SHARED_FILES = {"target", "run"}  # rooms whose single files all their sub-rooms may import
 LARGEST_FOLDER = 15
 # What is still wrong. These lists only shrink: an entry that is no longer needed is an error too.
 KNOWN_SIDEWAYS = {
@@ -58,7 +66,7 @@ KNOWN_CYCLES = [
         "natvi.models.mixed.variance",
     },
 ]
-CROWDED_FOLDERS = {"models/mixed": 18, "run": 22, "target": 21}
+CROWDED_FOLDERS = {"models/mixed": 18}
 MAY_PRINT = {"cli", "show"}
 MAY_NEED_EXTRAS = {"bridges", "reference"}
 LONGEST_FILE = 400
@@ -118,7 +126,11 @@ def sideways_imports(package: Path = PACKAGE) -> set[tuple[str, str]]:
         here = sub_room(dotted_name(path, package))
         for name in imported_modules(path, package):
             there = sub_room(name)
-            if here and there and here[0] == there[0] and there[1] not in SUB_ROOMS[here[0]].get(here[1], {there[1]}):
+            if not (here and there and here[0] == there[0]):
+                continue
+            is_file = there[1] not in SUB_ROOMS[there[0]]
+            free = is_file and there[0] in SHARED_FILES
+            if not free and there[1] not in SUB_ROOMS[here[0]].get(here[1], {there[1]}):
                 faults.add((path.relative_to(package).as_posix(), there[1]))
     return faults
 
@@ -291,15 +303,15 @@ def test_protocols_can_be_checked_at_run_time():
 @pytest.mark.parametrize(
     ("file", "source", "culprit"),
     [
-        ("linalg/arrow.py", "from natvi.run.loop import run", "run"),
+        ("linalg/arrow.py", "from natvi.run.exact.loop import run", "run"),
         ("linalg/arrow.py", "import natvi.models", "models"),
         ("linalg/arrow.py", "def f():\n    from natvi import result", "result"),
         ("linalg/arrow.py", "from ..target import term", "target"),
         ("linalg/arrow.py", "from .. import gaussian", "gaussian"),
         ("target/term.py", "from natvi.gaussian import dense", "gaussian"),
         ("derivatives/exact.py", "from natvi.natural import direction", "natural"),
-        ("run/loop.py", "import natvi", "__init__"),
-        ("run/loop.py", "from natvi import glmm", "__init__"),
+        ("run/exact/loop.py", "import natvi", "__init__"),
+        ("run/exact/loop.py", "from natvi import glmm", "__init__"),
         ("x64.py", "from .linalg import arrow", "linalg"),
     ],
 )

@@ -19,7 +19,7 @@ import natvi
 from natvi import cli
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
-from natvi.run import stochastic
+from natvi.run.stochastic import loop as stochastic
 from strategies import quick_jit
 
 FORMULA = "y ~ base*trt + age + visit + (1 | subject)"

@@ -11,9 +11,9 @@ from natvi.families.table import FAMILIES
 from natvi.optimize import fixed_point
 from natvi.optimize.fixed_point import DenseSystem
 from natvi.optimize.system import Packed
-from natvi.run.rows import climb_rows
+from natvi.run.exact.rows import climb_rows
 from natvi.target.design_rows import DesignRows, Observations
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.x64 import float64
 from strategies import quick_jit
 

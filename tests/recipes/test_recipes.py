@@ -16,7 +16,7 @@ from natvi.linalg import ArrowVector
 from natvi.run.algorithm import compose
 from natvi.target import GroupTarget
 from natvi.target.function import FunctionTarget
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float64
 from strategies import quick_jit

@@ -14,8 +14,8 @@ import pytest
 
 import natvi
 from natvi.data import load_epilepsy, load_sleepstudy
-from natvi.run import storage
-from natvi.run.storage import StorageError
+from natvi.run.storage import file_format as storage
+from natvi.run.storage.file_format import StorageError
 
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SLEEP = "Reaction ~ Days + (Days | Subject)"

@@ -18,7 +18,7 @@ from natvi.models.linear.batches.door import grown
 from natvi.models.linear.door import GlmModel
 from natvi.models.linear.methods import build_target
 from natvi.models.linear.posterior import GlmFit
-from natvi.run import stochastic
+from natvi.run.stochastic import loop as stochastic
 from natvi.x64 import float64
 from strategies import compile_fits_quickly, quick_jit
 

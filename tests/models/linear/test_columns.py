@@ -10,7 +10,7 @@ import pytest
 import natvi
 from natvi.models.linear import centring as glm_centring
 from natvi.models.linear.centring import Centring, ShiftedNormal, find_centring
-from natvi.run import rows as row_fits
+from natvi.run.exact import rows as row_fits
 from natvi.target import design_rows
 from natvi.x64 import float64
 from strategies import compile_fits_quickly

@@ -9,8 +9,8 @@ import pytest
 
 import natvi
 from natvi.models.linear.methods import OPTIMIZERS, column_scales
-from natvi.run import stochastic
-from natvi.run.storage import StorageError
+from natvi.run.stochastic import loop as stochastic
+from natvi.run.storage.file_format import StorageError
 from strategies import quick_jit
 
 quick_steps = quick_jit(stochastic.run_steps.__wrapped__, static_argnums=0)

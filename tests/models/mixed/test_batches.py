@@ -8,8 +8,8 @@ import natvi
 from natvi.models.mixed.batches import state as batch_state
 from natvi.models.mixed.batches.door import BatchFitError, fit_mixed_batches
 from natvi.models.mixed.batches.state import BatchNames
-from natvi.run import group_steps
-from natvi.run.group_batches import GroupedArrays
+from natvi.run.batches import group_steps
+from natvi.run.batches.group_batches import GroupedArrays
 from strategies import compile_fits_quickly, quick_jit
 
 quick_solve = quick_jit(group_steps.solve_batch.__wrapped__)

@@ -18,7 +18,8 @@ from natvi.models.mixed.marginal import density as mixed_marginal_density
 from natvi.models.mixed.methods import judge_noise
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.rvb import RvbFit
-from natvi.run import Outcome, stochastic
+from natvi.run import Outcome
+from natvi.run.stochastic import loop as stochastic
 from natvi.x64 import float64
 from strategies import check_draws_against_tables, compile_fits_quickly, quick_jit
 

@@ -13,7 +13,7 @@ from natvi.models.mixed import methods as mixed_methods
 from natvi.models.mixed import stochastic as mixed_stochastic
 from natvi.models.mixed.stochastic import fit_mixed_stochastic
 from natvi.models.mixed.target import build_target
-from natvi.run import stochastic
+from natvi.run.stochastic import loop as stochastic
 from natvi.x64 import float64
 from strategies import quick_jit
 

@@ -15,7 +15,7 @@ from natvi.models.mixed.stochastic import WAYS, default_start, estimate_elbo, fi
 from natvi.recipes import algorithm_1s, algorithm_2s
 from natvi.run.algorithm import compose
 from natvi.target.function import FunctionTarget
-from natvi.target.rvb import rvb2
+from natvi.target.mixed.rvb import rvb2
 from natvi.x64 import float64
 from strategies import mixed_case, quick_jit
 

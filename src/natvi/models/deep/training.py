@@ -15,9 +15,9 @@ from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DiagonalFactor
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
-from natvi.run.batches import ArrayBatches
+from natvi.run.batches.row_batches import ArrayBatches
 from natvi.run.fitted import Fitted
-from natvi.run.stochastic import wander
+from natvi.run.stochastic.loop import wander
 
 # where the paper names one, the paper's; the others did well on LeNet-5 and small perceptrons
 STEP_SIZES = {

@@ -14,8 +14,8 @@ from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
 from natvi.run.compiled_code import quick_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
-from natvi.target.random_effects import omega_positions
 
 LEAST_EXCESS, LARGEST_EXCESS = 1e-3, 1e2  # variance of a response relative to its squared mean
 

@@ -10,7 +10,7 @@ import natvi
 from natvi.models.regression.prior.check import prior_concerns, prior_influence
 from natvi.models.regression.prior.draws import draw_correlation_roots, draw_prior
 from natvi.models.regression.prior.log_density import log_prior
-from natvi.target.omega_prior import log_sds
+from natvi.target.priors.omega_prior import log_sds
 
 NUM = 20_000
 

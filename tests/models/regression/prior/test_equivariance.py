@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import natvi
 from natvi.models.regression.prior.log_density import log_prior
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64
 
 N, GROUPS = 90, 9

@@ -1,10 +1,10 @@
 """The loop of a deterministic fit: compiled chunks of about half a second.
 
-Between chunks Python looks at progress, Ctrl-C and checkpoints. How many iterations a chunk holds depends on the
-clock, what they compute does not: the same executable runs whatever the chunk, so results are the same bits.
+Between chunks Python looks at progress, and `natvi.run.lead` decides on Ctrl-C, checkpoints and the length of the next
+chunk. What the iterations compute does not depend on it: the same executable runs whatever the chunk, so results are
+the same bits.
 """
 
-import time
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,11 +18,12 @@ from natvi.optimize.system import Packed, System
 from natvi.run.compiled_code import quick_jit
 from natvi.run.exact.convergence import is_finished, judge
 from natvi.run.fitted import Fitted
+from natvi.run.hosts import Hosts, gather, these_hosts
 from natvi.run.interrupt import Interruption
+from natvi.run.lead import Lead, Pace
 from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
-from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
-from natvi.x64 import to_host
+from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes
 
 CHUNK_SECONDS = 0.5
 LEAST_STEPS = 4  # every call allocates its work space anew, which costs as much as a tenth of a very long step
@@ -82,6 +83,7 @@ def climb(
     progress: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
+    hosts: Hosts | None = None,
 ) -> Fitted:
     """Maximise the exact bound from `start`, or go on from `state` or from the checkpoint.
 
@@ -94,10 +96,12 @@ def climb(
         progress: Whether to show progress on the standard error stream after a second.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
         checkpoint_seconds: The least time between two writes.
+        hosts: The processes that run this loop together; by default those that JAX was started with.
 
     Returns:
         The Gaussian and its bound, the outcome, the bound after each iteration and the last state.
     """
+    hosts = these_hosts() if hosts is None else hosts
     keeper = None if checkpoint is None else Checkpoint(checkpoint, system, checkpoint_seconds)
     current = _begin(system, start)
     if state is None and keeper is not None:
@@ -105,15 +109,18 @@ def climb(
     if state is not None:
         require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
-    if keeper is not None and not keeper.path.exists():
-        keeper.save_now(current)  # a path that cannot be written is noticed before the work
-    with StepProgress(progress) as line, Interruption() as interruption:
-        current = _run(system, current, max_steps, tolerance, line, keeper, interruption, fresh=state is None)
+    cells = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(system))
+    pace = Pace(CHUNK_SECONDS, CHUNK_SECONDS * CELLS_PER_SECOND / max(cells, 1), LEAST_STEPS)
+    with StepProgress(progress and hosts.is_first) as line, Interruption() as interruption:
+        lead = Lead(pace, interruption, keeper, hosts)
+        if keeper is not None:
+            lead.save_first(current)
+        current = _run(system, current, max_steps, tolerance, line, lead, fresh=state is None)
     if keeper is not None:
-        save_at_the_end(keeper, current)
-    host, gaussian = to_host((current, _finish(system, current.ascent.x)))
+        lead.save_last(current)
+    host, gaussian = gather((current, _finish(system, current.ascent.x)))
     outcome = judge(system, host.ascent, tolerance)
-    if outcome is Outcome.MAX_STEPS and interruption.asked:
+    if outcome is Outcome.MAX_STEPS and lead.turn.interrupted:
         outcome = Outcome.INTERRUPTED
     steps = int(host.ascent.evaluated)
     trace = np.array(host.trace[: min(steps, TRACE_LENGTH)])
@@ -126,23 +133,19 @@ def _run(
     max_steps: int,
     tolerance: float,
     line: StepProgress,
-    keeper: Checkpoint | None,
-    interruption: Interruption,
+    lead: Lead,
     fresh: bool,
 ) -> LoopState:
-    cells = sum(getattr(leaf, "size", 1) for leaf in jax.tree.leaves(system))
-    seconds_per_step = cells / CELLS_PER_SECOND
     before = 0 if fresh else int(state.ascent.evaluated)  # to look at a fresh state would be to wait for it
     while True:
-        began = time.perf_counter()
-        steps = max(LEAST_STEPS, int(min(CHUNK_SECONDS / seconds_per_step, max_steps)))
-        limit = min(before + steps, max_steps)
+        limit = min(before + lead.turn.steps, max_steps)
+        lead.begin()
         state = run_chunk(system, state, np.int64(limit), np.float64(tolerance))
         after = int(state.ascent.evaluated)
-        if after < limit or after >= max_steps or interruption.asked:
+        turn = lead.look(after - before)
+        if after < limit or after >= max_steps or turn.interrupted:
             return state
         line.update(after, float(state.ascent.elbo))
-        if keeper is not None:
-            keeper.save(state)
-        seconds_per_step = (time.perf_counter() - began) / max(after - before, 1)
+        if turn.save:
+            lead.save(state)
         before = after

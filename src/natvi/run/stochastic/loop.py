@@ -12,7 +12,6 @@ Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks:
 after a resume.
 """
 
-import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
@@ -26,15 +25,16 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natvi.run.batches.row_batches import Batches
 from natvi.run.fitted import Fitted
+from natvi.run.hosts import Hosts, gather, these_hosts
 from natvi.run.interrupt import Interruption
+from natvi.run.lead import Lead, Pace
 from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
 from natvi.run.settings import check_seed
 from natvi.run.stochastic.stages import Stage, first_stage, judge_window
 from natvi.run.stochastic.start import check_start
 from natvi.run.stochastic.watch import Watched, first_watched, note_value
-from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
-from natvi.x64 import to_host
+from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes
 
 CHUNK_SECONDS = 0.5
 LOAD_BYTES = 2**26  # of batches at a time
@@ -101,6 +101,7 @@ def wander(
     progress: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
+    hosts: Hosts | None = None,
 ) -> Fitted:
     """Run a recipe until it has converged in the sense above.
 
@@ -119,6 +120,7 @@ def wander(
         progress: Whether to show progress.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
         checkpoint_seconds: The least time between two writes.
+        hosts: The processes that run this loop together; by default those that JAX was started with.
 
     Returns:
         The average of the last stage (without stages, the last or best Gaussian), the outcome, the bound of every
@@ -128,6 +130,7 @@ def wander(
         if isinstance(value, bool) or not value > 0:
             raise ValueError(f"{name} must be positive; got {value!r}.")
     seed = check_seed(seed)
+    hosts = these_hosts() if hosts is None else hosts
     _check_batches(algorithm.target, batches)
     target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
     check_start(target, start)
@@ -140,27 +143,31 @@ def wander(
     if state is not None:
         require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
-    if keeper is not None and not keeper.path.exists():
-        keeper.save_now(current)  # a path that cannot be written is noticed before the work
     runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
     rows_per_step = 0 if batches is None else batches.batch_size
-    with StepProgress(progress, rows_per_step=rows_per_step) as line, Interruption() as interruption, runner:
+    shown = progress and hosts.is_first
+    with StepProgress(shown, rows_per_step=rows_per_step) as line, Interruption() as interruption, runner:
+        lead = Lead(Pace(CHUNK_SECONDS, growth=10), interruption, keeper, hosts)  # the first chunk also compiles
+        if keeper is not None:
+            lead.save_first(current)
         outcome = _judge_end(current, max_steps, patience)
         while outcome is None:
-            size = len(current.window)
-            current = runner.run(current, min(max_steps, (int(current.count) // size + 1) * size))
+            size, before = len(current.window), int(current.count)
+            lead.begin()
+            current = runner.run(current, min(max_steps, (before // size + 1) * size, before + lead.turn.steps))
+            turn = lead.look(int(current.count) - before)
             if int(current.count) % size == 0:
                 current = _end_window(current, gap, settle)
                 current = current if watch is None else note_window(current, watch)
                 line.update(int(current.count), *_window_seen(current))
-            if keeper is not None:
-                keeper.save(current)
+            if turn.save:
+                lead.save(current)
             outcome = _judge_end(current, max_steps, patience)
-            if outcome is None and interruption.asked:
+            if outcome is None and turn.interrupted:
                 outcome = Outcome.INTERRUPTED
     if keeper is not None:
-        save_at_the_end(keeper, current)
-    host = to_host(current)
+        lead.save_last(current)
+    host = gather(current)
     count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
     return Fitted(_answer(host, settle, patience), *_last_bound(host), outcome, trace, count, host)
 
@@ -174,11 +181,10 @@ def _last_bound(state: StochasticState) -> tuple[float, float]:
 
 
 class _Runner:
-    """Runs steps in calls of about half a second, fetching batches as they are needed."""
+    """Runs the steps of a chunk, fetching batches as they are needed."""
 
     def __init__(self, move: Any, target: Any, key: Array, batches: Batches | None) -> None:
         self._move, self._target, self._key, self._batches = move, target, key, batches
-        self._steps_per_call = 1
         self._load, self._first, self._held = None, 0, 0
         self._fetcher = ThreadPoolExecutor(1)
         self._coming: tuple[int, Future[Any]] | None = None  # the load that begins at a step, on its way
@@ -195,21 +201,16 @@ class _Runner:
         self._fetcher.shutdown(wait=True, cancel_futures=True)
 
     def run(self, state: StochasticState, stop: int) -> StochasticState:
-        """Step up to `stop`, or for about half a second."""
+        """Step up to `stop`, or to the last of the batches at hand."""
         count = int(state.count)
-        stop = min(stop, count + self._steps_per_call)
         if self._batches is not None:
             if self._load is None or not self._first <= count < self._first + self._held:
                 self._load = jax.tree.map(jnp.asarray, self._fetch(count))
                 self._first = count
             stop = min(stop, self._first + self._held)
-        began = time.perf_counter()
         first, last = jnp.asarray(self._first), jnp.asarray(stop, state.count.dtype)
         state = run_steps(self._move, self._target, state, self._key, self._load, first, last)
         state.count.block_until_ready()
-        seconds = (time.perf_counter() - began) / max(stop - count, 1)
-        # at most tenfold: the first call also compiles
-        self._steps_per_call = max(1, min(int(CHUNK_SECONDS / seconds), 10 * self._steps_per_call))
         return state
 
     def _fetch(self, count: int) -> Any:

@@ -72,10 +72,17 @@ class Checkpoint:
         leaves, structure = jax.tree.flatten(blank)
         return jax.tree.unflatten(structure, [arrays[f"{i:04d}"] for i in range(len(leaves))])
 
+    def is_due(self) -> bool:
+        """Whether it is time to write."""
+        return time.monotonic() >= self._next
+
     def save(self, state: object) -> None:
-        """Write the state if it is time to; where that fails the fit goes on, and the next time it is tried again."""
-        if time.monotonic() < self._next:
-            return
+        """Write the state if it is time to."""
+        if self.is_due():
+            self.save_or_warn(state)
+
+    def save_or_warn(self, state: object) -> None:
+        """Write the state; where that fails the fit goes on, and the next time it is tried again."""
         try:
             self.save_now(state)
         except OSError as error:

@@ -7,23 +7,12 @@ import pandas as pd
 import pytest
 
 from natvi.families.table import find_family
-from natvi.models.mixed.batches import state as batch_state
 from natvi.models.mixed.batches.door import fit_mixed_batches
 from natvi.models.mixed.batches.frames import GroupedFrames
 from natvi.models.mixed.batches.state import make_worker
-from natvi.run.batches import group_steps
 from natvi.run.batches.group_batches import GroupedArrays, GroupedPieces
 from natvi.run.batches.group_store import GroupStore
 from natvi.x64 import float64
-from strategies import compile_fits_quickly, quick_jit
-
-quick_solve = quick_jit(group_steps.solve_batch.__wrapped__)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    compile_fits_quickly(monkeypatch)
-    monkeypatch.setattr(batch_state, "solve_batch", quick_solve)
 
 
 def simulate(n: int, rows: int = 5) -> pd.DataFrame:

@@ -11,11 +11,9 @@ from natvi import optimize
 from natvi.gaussian import CovarianceGaussian, diagonal_covariance
 from natvi.run import wander
 from natvi.run.algorithm import compose
-from natvi.run.stochastic import loop as stochastic
 from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float64
-from strategies import quick_jit
 
 MAKERS = {
     "adam": optimize.adam,
@@ -27,12 +25,10 @@ MAKERS = {
     "plain": optimize.plain,
     "natural": lambda step: optimize.plain(step, natural=True),
 }
-quick_steps = quick_jit(stochastic.run_steps.__wrapped__, static_argnums=0)
 
 
 @pytest.fixture(autouse=True)
 def double(monkeypatch):
-    monkeypatch.setattr(stochastic, "run_steps", quick_steps)
     with float64():
         yield
 

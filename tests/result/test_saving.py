@@ -21,16 +21,6 @@ EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SLEEP = "Reaction ~ Days + (Days | Subject)"
 
 
-@pytest.fixture(scope="module")
-def counts() -> natvi.Result:
-    return natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson").fit(method="gva")
-
-
-@pytest.fixture(scope="module")
-def sleep() -> natvi.Result:
-    return natvi.glmm(SLEEP, load_sleepstudy()).fit(method="gva")
-
-
 @pytest.fixture
 def saved(counts: natvi.Result, tmp_path: Path) -> Path:
     return counts.save(tmp_path / "fit.natvi")

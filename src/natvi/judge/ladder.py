@@ -1,4 +1,4 @@
-"""Whether to leave the Gaussian: the ladder that `method="auto"` climbs, an answer, the doubts about it, the next method.
+"""Whether to leave the Gaussian: the ladder of `method="auto"`, an answer, the doubts about it, the next better method.
 
     gva -> marginal                       mixed models
     Gaussian -> importance-corrected draws    linear models

@@ -36,7 +36,7 @@ def exact_bound(problem: Problem, mean: np.ndarray, covariance: np.ndarray) -> f
     from natvi.gaussian import CovarianceGaussian
     from natvi.linalg import DenseFactor
     from natvi.target.design_rows import DesignRows, Observations
-    from natvi.target.independent_normal import IndependentNormal
+    from natvi.target.priors.independent_normal import IndependentNormal
     from natvi.x64 import float64
 
     with float64():

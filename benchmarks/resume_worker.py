@@ -15,7 +15,8 @@ import numpy as np
 
 import natvi
 from benchmarks.simulate import FORMULA, random_intercepts
-from natvi.run import checkpoint, loop
+from natvi.run.exact import loop
+from natvi.run.storage import checkpoint
 
 FAMILY = "bernoulli"
 TOLERANCE = 1e-15  # so many more iterations than a user would ask for: the fit has to last
@@ -26,7 +27,7 @@ class Writes:
 
     def __init__(self) -> None:
         self.count, self.seconds = 0, 0.0
-        self._write = checkpoint.storage.write
+        self._write = checkpoint.file_format.write
 
     def __call__(self, *args: Any, **options: Any) -> None:
         began = time.perf_counter()
@@ -52,7 +53,7 @@ def main(num_groups: int, seed: int, path: str) -> None:
     """Fit, writing after every iteration."""
     loop.CHUNK_SECONDS = 1e-3
     checkpoint.SHARE = 0.0
-    writes = checkpoint.storage.write = Writes()
+    writes = checkpoint.file_format.write = Writes()
     frame = random_intercepts(FAMILY, num_groups, seed)
     model = natvi.glmm(FORMULA, frame, family=FAMILY, prior="paper")
     print("started", flush=True)

@@ -28,7 +28,7 @@ from natvi.linalg import ArrowVector
 from natvi.models.mixed.target import build_target
 from natvi.run.algorithm import compose
 from natvi.target.design_rows import DesignRows, Observations
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.x64 import float64
 
 NAMES = ("a4a", "toenail", "wide")

@@ -21,7 +21,7 @@ from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import dense_covariance, diagonal_covariance
 from natvi.optimize.rule import replace
 from natvi.run.algorithm import Move, State, compose
-from natvi.run.batches import ArrayBatches
+from natvi.run.batches.row_batches import ArrayBatches
 
 STRUCTURES = ("diagonal", "full")
 FIXED = 0.001

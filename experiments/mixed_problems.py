@@ -12,7 +12,7 @@ import natvi
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
 from natvi.models.mixed.target import MixedTarget, build_target
-from natvi.target.conditional import draw_conditional
+from natvi.target.mixed.conditional import draw_conditional
 from natvi.x64 import float64
 
 

@@ -22,7 +22,7 @@ from experiments.slope_coordinates import to_shared, to_walk
 from natvi.linalg import small_blocks
 from natvi.reference import nuts
 from natvi.reference.nuts import NutsDraws
-from natvi.target.marginal import marginal_log_density
+from natvi.target.mixed.marginal import marginal_log_density
 from natvi.x64 import float64
 
 # the second run of Diabetes is only compared with the first, by 2,000 draws

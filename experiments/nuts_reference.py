@@ -14,7 +14,7 @@ from experiments import problems
 from experiments.memory import Arrays, recall
 from experiments.problems import Problem, log_density
 from natvi.reference import nuts
-from natvi.run.rows import climb_rows
+from natvi.run.exact.rows import climb_rows
 from natvi.x64 import float64
 
 PAPER: dict[str, Callable[[bool], Problem]] = {"German": problems.german, "a4a": problems.a4a}

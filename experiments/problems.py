@@ -12,7 +12,7 @@ import numpy as np
 from natvi.data import load_a4a, load_german
 from natvi.families.table import FAMILIES
 from natvi.target.design_rows import DesignRows, Observations
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 
 SEED = 20_240_701
 ROWS, QUICK_ROWS = 100_000, 4_000

@@ -17,7 +17,7 @@ from experiments.algorithms import FIRST, FIXED, GRID, LAST, PILOT_SEED, SEED, S
 from experiments.memory import Arrays, recall
 from experiments.problems import Problem
 from experiments.scores import Score, bound, predictive, score
-from natvi.run.rows import climb_rows
+from natvi.run.exact.rows import climb_rows
 from natvi.x64 import float64
 
 Say = Callable[[str], None]
@@ -97,7 +97,7 @@ def exact(problem: Problem, structure: str, reference: np.ndarray | None) -> Arr
         spread = float(np.std([one.mmd for one in scores], ddof=1) / SETS**0.5)
         return packed(averaged, gaussian, seconds) | {"steps": len(best.trace), "mmd_se": spread}
 
-    settings = problem.settings | {"structure": structure, "exact": "natvi.run.rows.climb_rows", "sets": SETS}
+    settings = problem.settings | {"structure": structure, "exact": "natvi.run.exact.rows.climb_rows", "sets": SETS}
     return recall(f"{problem.name}-{structure}-exact", settings | _about(reference), compute)
 
 

@@ -26,7 +26,7 @@ from natvi.optimize.rule import replace
 from natvi.run import wander
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.function import FunctionTarget
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.x64 import float64
 
 SEEDS, QUICK_SEEDS = 50, 3

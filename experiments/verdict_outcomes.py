@@ -26,11 +26,11 @@ JUDGED = (
         "models/mixed/marginal/*.py",
         "metrics/psis.py",
         "metrics/t_mixture.py",
-        "target/marginal.py",
+        "target/mixed/marginal.py",
         "derivatives/*.py",
         "quadrature/*.py",
     ),
-    *("optimize/ascent.py", "run/loop.py"),
+    *("optimize/ascent.py", "run/exact/loop.py"),
 )
 # what decides the posterior, and with it the truth
 PRIORS = ("models/regression/*.py", "models/mixed/target.py", "target/*prior*.py")

@@ -22,7 +22,7 @@ from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture
 from natvi.models.mixed.marginal.straight import fixed_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.reference import nuts
-from natvi.target.marginal import marginal_log_density
+from natvi.target.mixed.marginal import marginal_log_density
 from natvi.x64 import float64
 
 ROUNDS = (2048, 4096, 8192, 16384, 32768)  # draws; the first round is never enough

@@ -38,7 +38,8 @@ def float32_process():
     """Fail a test that leaves JAX's global precision switch on: natvi must never flip it."""
     yield
     jax = sys.modules.get("jax")
-    assert jax is None or not jax.config.jax_enable_x64, "the global float64 switch was left on"
+    left_on = jax is not None and jax.config.jax_enable_x64
+    assert not left_on, "the global float64 switch was left on"
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -12,7 +12,6 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 import scipy.special
 import scipy.stats
 
@@ -20,17 +19,10 @@ from natvi.families.table import FAMILIES, Family
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, layout_rows
 from natvi.linalg.grouped_rows import RowLayout
-from natvi.run import loop
 from natvi.target import Expected, LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 
 # Data are tiny and compilation is the cost of a test: without optimisation it takes half the time.
 quick_jit = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
-_quick_chunk = quick_jit(loop._chunk)
-
-
-def compile_fits_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let deterministic fits run code that compiles in half the time."""
-    monkeypatch.setattr(loop, "run_chunk", _quick_chunk)
 
 
 # --- the arrow and its dense mirror ------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
+from new_structure import two_block_covariance, two_block_precision
 
 from natvi.gaussian import (
     CovarianceGaussian,
@@ -62,6 +63,8 @@ STRUCTURES: dict[str, Callable[[int], Any]] = {
     "arrow precision": lambda size: arrow_precision(ArrowVector(jnp.zeros((2, size)), jnp.zeros(size))),
     "pattern covariance": lambda size: pattern_covariance(jnp.zeros(size + 2), comb(size + 2)),
     "pattern precision": lambda size: pattern_precision(jnp.zeros(size + 2), comb(size + 2)),
+    "two blocks, covariance": lambda size: two_block_covariance(jnp.zeros(2 * size), size - 1),  # the guide's skeleton
+    "two blocks, precision": lambda size: two_block_precision(jnp.zeros(2 * size), size - 1),
     "arrow precision, one effect": lambda size: arrow_precision(ArrowVector(jnp.zeros((1, size)), jnp.zeros(2))),
 }
 

@@ -17,8 +17,6 @@ import natvi
 from natvi import cli
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
-from natvi.run import stochastic
-from strategies import quick_jit
 
 FORMULA = "y ~ base*trt + age + visit + (1 | subject)"
 
@@ -174,9 +172,7 @@ def test_settings_of_the_steps_reach_the_fit(table: str, tmp_path: Path, monkeyp
     assert found == settings | {"method": "stochastic", "batch_size": 50, "seed": 0}
 
 
-def test_noisy_steps_of_a_linear_model(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    run_steps: Any = stochastic.run_steps
-    monkeypatch.setattr(stochastic, "run_steps", quick_jit(run_steps.__wrapped__, static_argnums=0))
+def test_noisy_steps_of_a_linear_model(table: str) -> None:
     noise = ("--method", "stochastic", "--optimizer", "nagm", "--step-size", "0.01", "--seed", "5", "--max-steps", "40")
     document = strict(run("fit", table, "y ~ base", "--prior", "2", *noise, "--json", "-").stdout)
     assert document["method"] == "stochastic nagm" and document["outcome"] == "max_steps"

@@ -24,8 +24,8 @@ from natvi.models.mixed.door import glmm
 from natvi.models.mixed.methods import METHODS
 from natvi.result import Result
 from natvi.run import storage
-from natvi.run.files import write_text
 from natvi.run.program_cache import keep_programs
+from natvi.run.storage.files import write_text
 
 app = typer.Typer(add_completion=False, no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
 notices = Console(stderr=True)

@@ -13,7 +13,6 @@ size may be a schedule, a function of the step count; `natvi.run.wander` runs a 
 from typing import Any
 
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian
-from natvi.linalg import ArrowFactor, BlockFactor, LocalGlobalFactor
 from natvi.optimize.plain import plain
 from natvi.optimize.rule import Rule
 from natvi.run.algorithm import Algorithm, compose
@@ -42,10 +41,9 @@ def algorithm_2n(target: Target, rule: Rule | None = None, **estimate: Any) -> A
 
 def algorithm_1s(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Natural gradient ascent in mu and a block-diagonal C: Algorithm 1S."""
-    blocks = (BlockFactor, LocalGlobalFactor)
-    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, blocks, **estimate)
+    return compose(target, rule or plain(1e-2, natural=True), CovarianceGaussian, sparse=True, **estimate)
 
 
 def algorithm_2s(target: Target, rule: Rule | None = None, **estimate: Any) -> Algorithm:
     """Natural gradient ascent in mu and the sparse T of a hierarchical model: Algorithm 2S."""
-    return compose(target, rule or plain(1e-2, natural=True), PrecisionGaussian, ArrowFactor, **estimate)
+    return compose(target, rule or plain(1e-2, natural=True), PrecisionGaussian, sparse=True, **estimate)

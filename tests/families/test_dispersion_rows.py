@@ -235,6 +235,6 @@ def test_huge_variances_stay_bounded(name):
     """Neither infinity nor NaN decides the number of nodes; NaN stays in its row."""
     s = jnp.ones(NUM_POINTS).at[1].set(jnp.nan)
     nothing, one = jnp.zeros(NUM_POINTS), jnp.ones(NUM_POINTS)
-    for t in (1e3, jnp.inf):
+    for t, most in ((1e3, 1), (jnp.inf, NUM_POINTS)):
         value = np.asarray(rows(name)(one, nothing, s, nothing, t * one, nothing).value)
-        assert np.isnan(value[1]) and (t == jnp.inf or np.isnan(value).sum() == 1)
+        assert np.isnan(value[1]) and np.isnan(value).sum() <= most

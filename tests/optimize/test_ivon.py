@@ -12,7 +12,7 @@ from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import dense_covariance, diagonal_covariance
 from natvi.optimize import Cosine, ivon
 from natvi.run.algorithm import compose
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 
 rows = {"x": jnp.asarray(np.random.default_rng(0).normal(size=(40, 3)), jnp.float32)}

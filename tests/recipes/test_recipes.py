@@ -16,7 +16,7 @@ from natvi.linalg import ArrowVector
 from natvi.run.algorithm import compose
 from natvi.target import GroupTarget
 from natvi.target.function import FunctionTarget
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float64
 from strategies import quick_jit
@@ -178,7 +178,7 @@ def test_mistakes_are_explained():
         recipes.algorithm_1n(target, order=3)
     with pytest.raises(ValueError, match="updates a PrecisionGaussian; got a CovarianceGaussian"):
         recipes.algorithm_2n(target).init(st.STRUCTURES["dense covariance"](2))
-    with pytest.raises(ValueError, match="with a BlockFactor"):
+    with pytest.raises(ValueError, match="with a factor in small blocks"):
         recipes.algorithm_1s(target).init(st.STRUCTURES["dense covariance"](2))
 
 

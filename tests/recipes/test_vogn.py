@@ -18,7 +18,7 @@ from natvi.run import wander
 from natvi.run.algorithm import compose
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.function import FunctionTarget
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.x64 import float64
 from strategies import quick_jit
 

@@ -20,16 +20,6 @@ NUM_DRAWS = 4000
 
 
 @pytest.fixture(scope="module")
-def counts() -> natvi.Result:
-    return natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson").fit(method="gva")
-
-
-@pytest.fixture(scope="module")
-def sleep() -> natvi.Result:
-    return natvi.glmm(SLEEP, load_sleepstudy()).fit(method="gva")
-
-
-@pytest.fixture(scope="module")
 def count_draws(counts: natvi.Result) -> dict[str, np.ndarray]:
     return counts.sample(NUM_DRAWS, seed=1)
 

@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import natvi
+from natvi.models.mixed.marginal import method as mixed_marginal
 from natvi.run import storage
 
 RNG = np.random.default_rng(5)
@@ -21,11 +22,15 @@ VALUES = (None, True, -1, 0, 10**60, 1e400, float("nan"), "", "text", "good", []
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[dict[str, np.ndarray], dict[str, Any]]]:
     folder = tmp_path_factory.mktemp("fits")
-    fits = {
-        "glm": natvi.glm("y ~ x", TABLE).fit(),
-        "gva": natvi.glmm("y ~ x + (1 | g)", TABLE).fit(method="gva"),
-        "marginal": natvi.glmm("y ~ x + (1 | g)", TABLE).fit(method="marginal"),
-    }
+    mixed = natvi.glmm("y ~ x + (1 | g)", TABLE)
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("FIRST_DRAWS", "MOST_DRAWS"):  # each file is written, read and summed up many times
+            patch.setattr(mixed_marginal, name, 256)
+        fits = {
+            "glm": natvi.glm("y ~ x", TABLE).fit(),
+            "gva": mixed.fit(method="gva"),
+            "marginal": mixed.fit(method="marginal"),
+        }
     return {name: storage.read(fit.save(folder / name), "fit") for name, fit in fits.items()}
 
 

@@ -14,21 +14,11 @@ import pytest
 
 import natvi
 from natvi.data import load_epilepsy, load_sleepstudy
-from natvi.run import storage
-from natvi.run.storage import StorageError
+from natvi.run.storage import file_format as storage
+from natvi.run.storage.file_format import StorageError
 
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SLEEP = "Reaction ~ Days + (Days | Subject)"
-
-
-@pytest.fixture(scope="module")
-def counts() -> natvi.Result:
-    return natvi.glmm(EPILEPSY, load_epilepsy(), family="poisson").fit(method="gva")
-
-
-@pytest.fixture(scope="module")
-def sleep() -> natvi.Result:
-    return natvi.glmm(SLEEP, load_sleepstudy()).fit(method="gva")
 
 
 @pytest.fixture

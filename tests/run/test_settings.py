@@ -10,9 +10,9 @@ import pytest
 
 from natvi.models.regression.options import check_options
 from natvi.run import storage
-from natvi.run.checkpoint import Checkpoint
-from natvi.run.files import StorageWriteError, write_text
 from natvi.run.settings import check_count, check_seconds, check_seed
+from natvi.run.storage.checkpoint import Checkpoint
+from natvi.run.storage.files import StorageWriteError, write_text
 
 
 @pytest.mark.parametrize("seed", ["a", 1.5, 2**70, -1, None, True, float("nan")])

@@ -12,7 +12,7 @@ from natvi.families.table import FAMILIES
 from natvi.paper.loglinear import Loglinear
 from natvi.target import design_rows
 from natvi.target.design_rows import DesignRows, Observations
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float64
 from strategies import quick_jit

@@ -19,7 +19,7 @@ import natvi.target.term
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.target import Expected, SumOfTerms
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64, to_host
 from oracles import FIRST, OFFSETS
 from strategies import (

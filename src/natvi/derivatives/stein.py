@@ -11,8 +11,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.derivatives.first_order import average_draws
 from natvi.derivatives.per_example import CurvatureGradient
-from natvi.gaussian import CovarianceGaussian
-from natvi.linalg import DiagonalFactor
+from natvi.linalg import vector
 from natvi.target.rows import RowTarget
 from natvi.typing import Gaussian, Target, Vector
 
@@ -25,7 +24,7 @@ def stein_at(target: RowTarget, gaussian: Any, z: Vector) -> CurvatureGradient:
     return CurvatureGradient(
         value - gaussian.log_prob_at(z),
         likelihood + target.prior.gradient(gaussian.mean),
-        -likelihood * gaussian.factor.solve(z) + target.prior.precision,
+        likelihood * gaussian.score(z) + target.prior.precision,  # the score of q is -z / sigma
     )
 
 
@@ -33,7 +32,8 @@ def stein_curvature(
     target: Target, gaussian: Gaussian, key: PRNGKeyArray, num_samples: int = 1, antithetic: bool = False
 ) -> CurvatureGradient:
     """Return the average of the estimates from several draws."""
-    diagonal = isinstance(gaussian, CovarianceGaussian) and isinstance(gaussian.factor, DiagonalFactor)
+    # a triangular factor with one entry for each coordinate is diagonal
+    diagonal = gaussian.factor.num_entries == vector.length(gaussian.mean)
     if not diagonal or not isinstance(target, RowTarget):
         raise ValueError(
             "IVON needs a target of rows with a prior (DesignRows, FunctionRows) and independent coordinates "

@@ -1,4 +1,4 @@
-"""The ladder that `method="auto"` climbs: an answer, the doubts about it, and the next better method.
+"""Whether to leave the Gaussian: the ladder of `method="auto"`, an answer, the doubts about it, the next better method.
 
     gva -> marginal                       mixed models
     Gaussian -> importance-corrected draws    linear models

@@ -33,6 +33,11 @@ def is_flat(a: object) -> bool:
     return getattr(a, "ndim", None) == 1
 
 
+def is_split(a: object) -> bool:
+    """Tell whether a vector has local parts and a shared one."""
+    return hasattr(a, "local") and hasattr(a, "shared")
+
+
 def standard_normal(key: PRNGKeyArray, like: V) -> V:
     """Draw independent standard normals in the shape of a vector."""
     leaves, structure = jax.tree.flatten(like)

@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.derivatives.per_example import CurvatureGradient
-from natvi.linalg import DiagonalFactor
 from natvi.optimize.rule import Rule, StepSize, check_step_size, replace, rule_maker, size_at
 
 
@@ -40,8 +39,7 @@ def ivon(step_size: StepSize = 0.1, beta1: float = 0.9, beta2: float = 0.9999) -
             raise ValueError(f"{name} must lie between 0 and 1, 1 excluded; got {beta!r}.")
 
     def init(gaussian: Any) -> IvonState:
-        S = gaussian.factor.values**-2.0
-        return IvonState(jnp.zeros_like(gaussian.mean), S, jnp.zeros((), jnp.int32))
+        return IvonState(jnp.zeros_like(gaussian.mean), gaussian.precision(), jnp.zeros((), jnp.int32))
 
     def step(gaussian: Any, state: IvonState, gradient: CurvatureGradient) -> tuple[Any, IvonState]:
         count = state.count + 1
@@ -49,6 +47,8 @@ def ivon(step_size: StepSize = 0.1, beta1: float = 0.9, beta2: float = 0.9999) -
         e = (1 - beta2) * (1 - gradient.curvature / state.S)
         S = state.S * (1 - e + 0.5 * e**2)
         scale = size_at(step_size, state.count) / (1 - beta1**count)
-        return replace(gaussian, gaussian.mean + scale * m / S, DiagonalFactor(S**-0.5)), IvonState(m, S, count)
+        return replace(gaussian, gaussian.mean + scale * m / S, gaussian.with_precision(S).factor), IvonState(
+            m, S, count
+        )
 
     return Rule(init, step, curvature="stein")

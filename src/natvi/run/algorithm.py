@@ -75,7 +75,7 @@ def compose(
     target: Target,
     rule: Rule,
     kind: type,
-    pattern: type | tuple[type, ...] = (),
+    sparse: bool = False,
     order: int | str = 1,
     num_samples: int = 1,
     antithetic: bool = False,
@@ -86,7 +86,7 @@ def compose(
         target: The log-density.
         rule: How gradients become steps.
         kind: CovarianceGaussian or PrecisionGaussian.
-        pattern: The factor's class, or classes, where not all will do.
+        sparse: Whether the factor has to fall into small blocks, as `block`, `local-global` and `arrow` ones do.
         order: 1 for first derivatives, 2 for second derivatives, "exact" for targets that know their expectations.
         num_samples: Draws per step; the paper uses one.
         antithetic: Whether draws come in pairs z, -z.
@@ -101,11 +101,11 @@ def compose(
             "not order=2."
         )
 
-    patterns = pattern if isinstance(pattern, tuple) else (pattern,)
-
     def init(gaussian: Any) -> State:
-        if not isinstance(gaussian, kind) or (patterns and not isinstance(gaussian.factor, patterns)):
-            needed = kind.__name__ + (f" with a {' or '.join(p.__name__ for p in patterns)}" if patterns else "")
+        # the recipe names the parametrization that its update is written for, (mu, C) or (mu, T)
+        right_kind = isinstance(gaussian, kind)
+        if not right_kind or (sparse and not gaussian.factor.in_small_blocks):
+            needed = kind.__name__ + (" with a factor in small blocks (diagonal, block, arrow)" if sparse else "")
             came = f"{type(gaussian).__name__} with a {type(gaussian.factor).__name__}"
             raise ValueError(f"This algorithm updates a {needed}; got a {came}. See natvi.gaussian for the structures.")
         return State(gaussian, rule.init(gaussian), jnp.asarray(-jnp.inf))

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.run.convergence import Outcome
+from natvi.run.outcome import Outcome
 
 
 class Fitted(NamedTuple):

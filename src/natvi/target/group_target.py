@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.linalg import ArrowMatrix, ArrowVector
+from natvi.linalg import ArrowMatrix, ArrowVector, vector
 from natvi.typing import Factor, Hessian, Vector
 
 
@@ -106,7 +106,7 @@ class GroupTarget(eqx.Module):
 
     def _check(self, theta: Vector) -> None:
         """Refuse a theta that is no arrow, or has other groups than the data."""
-        if not isinstance(theta, ArrowVector):
+        if not vector.is_split(theta):
             raise ValueError(
                 "GroupTarget takes theta as an ArrowVector, local (r, n) and shared (g,), and a Gaussian that draws "
                 f"such vectors (arrow_precision, local_global_covariance); got a {type(theta).__name__}."

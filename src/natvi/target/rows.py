@@ -54,7 +54,7 @@ class FunctionRows(eqx.Module):
     """Rows with a log-likelihood given by a function (theta, rows) -> log p of every row.
 
     Example:
-        >>> from natvi.target.independent_normal import IndependentNormal
+        >>> from natvi.target.priors.independent_normal import IndependentNormal
         >>> def normal(theta, rows):
         ...     return -0.5 * (rows["y"] - theta[0]) ** 2
         >>> rows = {"y": jnp.array([1.0, 2.0, 3.0, 6.0])}

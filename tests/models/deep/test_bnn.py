@@ -12,8 +12,8 @@ import natvi
 from natvi.models.deep import bnn as door
 from natvi.models.deep.nets import init_lenet5, init_mlp, lenet5, mlp
 from natvi.run import storage
-from natvi.run.convergence import Outcome
-from natvi.run.stochastic import _Runner
+from natvi.run.outcome import Outcome
+from natvi.run.stochastic.loop import _Runner
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(240, 2)).astype(np.float32)

@@ -18,12 +18,9 @@ from natvi.models.linear.batches.door import grown
 from natvi.models.linear.door import GlmModel
 from natvi.models.linear.methods import build_target
 from natvi.models.linear.posterior import GlmFit
-from natvi.run import stochastic
 from natvi.x64 import float64
-from strategies import compile_fits_quickly, quick_jit
+from strategies import quick_jit
 
-quick_block = quick_jit(glm_ending.sum_block.__wrapped__)
-quick_steps = quick_jit(stochastic.run_steps.__wrapped__, static_argnums=0)
 N = 3000
 OPTIONS: dict[str, Any] = {"batch_size": 250, "step_size": 0.005, "seed": 1}
 
@@ -31,9 +28,6 @@ OPTIONS: dict[str, Any] = {"batch_size": 250, "step_size": 0.005, "seed": 1}
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Start from few rows, so that there is something left to learn, and sum the bound in several blocks."""
-    compile_fits_quickly(monkeypatch)
-    monkeypatch.setattr(glm_ending, "sum_block", quick_block)
-    monkeypatch.setattr(stochastic, "run_steps", quick_steps)
     monkeypatch.setattr(glm_survey, "SAMPLE_ROWS", 150)
     monkeypatch.setattr(glm_ending, "BLOCK_ROWS", 1024)
 

@@ -10,17 +10,11 @@ import pytest
 import natvi
 from natvi.models.linear import centring as glm_centring
 from natvi.models.linear.centring import Centring, ShiftedNormal, find_centring
-from natvi.run import rows as row_fits
+from natvi.run.exact import rows as row_fits
 from natvi.target import design_rows
 from natvi.x64 import float64
-from strategies import compile_fits_quickly
 
 N = 120
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
 
 
 def table(family: str, n: int = N) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

@@ -9,11 +9,7 @@ import pytest
 
 import natvi
 from natvi.models.linear.methods import OPTIMIZERS, column_scales
-from natvi.run import stochastic
-from natvi.run.storage import StorageError
-from strategies import quick_jit
-
-quick_steps = quick_jit(stochastic.run_steps.__wrapped__, static_argnums=0)
+from natvi.run.storage.file_format import StorageError
 
 
 def table(n: int = 40) -> pd.DataFrame:
@@ -98,7 +94,6 @@ def test_a_stochastic_fit_repeats_and_goes_on() -> None:
 @pytest.mark.parametrize("structure", ["dense", "diagonal"])
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_climbs(optimizer: str, structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(stochastic, "run_steps", quick_steps)
     options: dict[str, Any] = {"method": "stochastic", "optimizer": optimizer, "step_size": 0.02, "num_samples": 4}
     first, later = (fit(structure=structure, max_steps=steps, **options) for steps in (1, 40))
     assert later.outcome == "max_steps" and later.steps == 40 and later.method == f"stochastic {optimizer}"

@@ -1,7 +1,5 @@
 """Data that leave a mixed model open, by the default method: finite tables, and words that name the trouble."""
 
-from functools import partial
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,25 +8,15 @@ from scipy.special import expit
 import natvi
 from natvi.models.mixed.marginal import density as density
 from natvi.models.mixed.marginal import method as mixed_marginal
-from strategies import compile_fits_quickly, quick_jit
-
-QUICK = {
-    "_values": quick_jit(partial(density._each_value, False)),
-    "_finer_values": quick_jit(partial(density._each_value, True)),
-    "_scores": quick_jit(partial(density._each_score, density._at)),
-}
 
 
 @pytest.fixture(autouse=True)
 def quickly(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few draws, and code that compiles in half the time; the words are the same."""
-    compile_fits_quickly(monkeypatch)
+    """Few draws; the words are the same."""
     monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 2048)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
     monkeypatch.setattr(mixed_marginal, "MOST_ROUNDS", 1)
     monkeypatch.setattr(mixed_marginal, "MOST_MIXTURES", 0)
-    for name, function in QUICK.items():
-        monkeypatch.setattr(density, name, function)
 
 
 def fit_and_read(data: pd.DataFrame, formula: str = "y ~ x + (1 | g)") -> tuple[natvi.Result, str]:

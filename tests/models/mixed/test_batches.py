@@ -5,20 +5,9 @@ import pandas as pd
 import pytest
 
 import natvi
-from natvi.models.mixed.batches import state as batch_state
 from natvi.models.mixed.batches.door import BatchFitError, fit_mixed_batches
 from natvi.models.mixed.batches.state import BatchNames
-from natvi.run import group_steps
-from natvi.run.group_batches import GroupedArrays
-from strategies import compile_fits_quickly, quick_jit
-
-quick_solve = quick_jit(group_steps.solve_batch.__wrapped__)
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    compile_fits_quickly(monkeypatch)
-    monkeypatch.setattr(batch_state, "solve_batch", quick_solve)
+from natvi.run.batches.group_batches import GroupedArrays
 
 
 def simulate(family: str, n: int, rows: int = 5, seed: int = 0) -> pd.DataFrame:

@@ -8,7 +8,6 @@ from scipy.special import expit
 
 import natvi
 from natvi.data import load_epilepsy
-from strategies import compile_fits_quickly
 
 
 def small_binary(seed: int = 0, groups: int = 60, rows: int = 4, sd: float = 2.0) -> pd.DataFrame:
@@ -18,8 +17,7 @@ def small_binary(seed: int = 0, groups: int = 60, rows: int = 4, sd: float = 2.0
     return data.assign(y=(rng.uniform(size=len(data)) < expit(eta)).astype(int))
 
 
-def test_predictive_checks_of_a_gaussian_fit(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
+def test_predictive_checks_of_a_gaussian_fit() -> None:
     data = load_epilepsy()
     result = natvi.glmm("y ~ base*trt + age + visit + (1 | subject)", data, family="poisson").fit(method="gva")
     replicated = result.posterior_predictive(300, seed=1)
@@ -44,8 +42,7 @@ def test_predictive_checks_of_a_gaussian_fit(monkeypatch: pytest.MonkeyPatch) ->
 
 
 @pytest.mark.slow
-def test_new_groups_and_trials_against_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
+def test_new_groups_and_trials_against_data() -> None:
     data = small_binary(1, groups=30)
     table = data.groupby("g", as_index=False).agg(y=("y", "sum"), x=("x", "mean")).assign(n=4)
     more = pd.concat([table, table.assign(x=-table["x"], y=4 - table["y"])], ignore_index=True)

@@ -5,12 +5,6 @@ import pandas as pd
 import pytest
 
 import natvi
-from strategies import compile_fits_quickly
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
 
 
 def table() -> pd.DataFrame:

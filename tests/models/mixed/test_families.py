@@ -14,7 +14,6 @@ import natvi
 from natvi.families.table import find_family, links_of
 from natvi.result.trust import Trust
 from natvi.run import storage
-from strategies import compile_fits_quickly
 
 INVERSE = {
     "identity": lambda eta: eta,
@@ -27,11 +26,6 @@ BETA, EFFECT_SD, SIGMA, PHI, SHAPE = (0.3, 0.6), 0.7, 0.5, 3.0, 4.0
 DISPERSION = {"gaussian": ("sigma", SIGMA), "negative_binomial": ("phi", PHI), "gamma": ("shape", SHAPE)}
 NAMES = ("gaussian", "poisson", "negative_binomial", "gamma", "bernoulli", "binomial")
 CASES = [(name, link) for name in NAMES for link in links_of(name)]
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
 
 
 @cache

@@ -15,7 +15,7 @@ from natvi.models.mixed.marginal.coordinates import from_shared, log_volume, slo
 from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.marginal.proposal import Proposal, draw_mixture
 from natvi.models.mixed.marginal.search import find_mode
-from strategies import check_draws_against_tables, compile_fits_quickly
+from strategies import check_draws_against_tables
 
 NUM_DRAWS = 3000
 
@@ -61,8 +61,7 @@ def test_draws_agree_with_brute_force(binary: natvi.Result) -> None:
     check_against_grid(binary, *grid_posterior(small_binary()))
 
 
-def test_weighted_rows_agree_with_brute_force(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
+def test_weighted_rows_agree_with_brute_force() -> None:
     data = small_binary().assign(w=np.random.default_rng(1).uniform(0.6, 1.4, 240))
     result = natvi.glmm("y ~ x + (1 | g)", data, family="bernoulli", weights="w", prior="paper").fit(method="marginal")
     check_against_grid(result, *grid_posterior(data, data["w"].to_numpy()))

@@ -13,7 +13,6 @@ from natvi.families.table import find_family
 from natvi.models.mixed import criticism as mixed_criticism
 from natvi.models.mixed import predict as mixed_predict
 from natvi.models.mixed.marginal import method as mixed_marginal
-from strategies import compile_fits_quickly
 
 
 def small_binary() -> pd.DataFrame:
@@ -26,7 +25,6 @@ def small_binary() -> pd.DataFrame:
 @pytest.fixture(scope="module", params=["gva", "marginal"])
 def result(request: pytest.FixtureRequest) -> natvi.Result:
     with pytest.MonkeyPatch.context() as patch:
-        compile_fits_quickly(patch)
         patch.setattr(mixed_marginal, "MOST_DRAWS", 2048)
         return natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli").fit(method=request.param)
 

@@ -13,38 +13,23 @@ import natvi
 from natvi import cli
 from natvi.linalg import ArrowVector
 from natvi.models.mixed import methods as mixed_methods
-from natvi.models.mixed import stochastic as mixed_stochastic
-from natvi.models.mixed.marginal import density as mixed_marginal_density
 from natvi.models.mixed.methods import judge_noise
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.rvb import RvbFit
-from natvi.run import Outcome, stochastic
+from natvi.run import Outcome
+from natvi.run.interrupt import Interruption
+from natvi.run.stochastic import loop as stochastic
 from natvi.x64 import float64
-from strategies import check_draws_against_tables, compile_fits_quickly, quick_jit
+from strategies import check_draws_against_tables, quick_jit
 
 FORMULA = "y ~ x + (1 | g)"
 NUM_DRAWS = 3000
 NOISY: dict[str, Any] = {"optimizer": "snngm", "order": 2, "step_size": 0.01}
-JITTED = [
-    (stochastic, "run_steps", 0),
-    (mixed_stochastic, "_draw", 3),
-    (mixed_stochastic, "_bounds", 3),
-    (mixed_methods, "first_order", ()),
-    (mixed_methods, "_exact_bound", ()),
-    (mixed_marginal_density, "_values", ()),
-]
-QUICK = [
-    (module, name, quick_jit(getattr(module, name).__wrapped__, static_argnums=static))
-    for module, name, static in JITTED
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        compile_fits_quickly(patch)
-        for module, name, function in QUICK:
-            patch.setattr(module, name, function)
         patch.setattr(mixed_methods, "WINDOW", 20)
         patch.setattr(mixed_methods, "ELBO_DRAWS", 300)
         yield
@@ -173,16 +158,12 @@ def test_slopes_and_a_dispersion_interrupted(monkeypatch: pytest.MonkeyPatch, tm
     assert repr(loaded) == repr(found)
 
 
-class Pressed:
+class Pressed(Interruption):
     """Ctrl-C during the first chunk."""
 
-    asked = True
-
-    def __enter__(self) -> "Pressed":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = True
 
 
 def test_the_verdict_tells_what_the_noise_left_open() -> None:

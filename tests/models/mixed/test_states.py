@@ -13,23 +13,12 @@ from natvi.models.mixed import methods as mixed_methods
 from natvi.models.mixed import stochastic as mixed_stochastic
 from natvi.models.mixed.stochastic import fit_mixed_stochastic
 from natvi.models.mixed.target import build_target
-from natvi.run import stochastic
 from natvi.x64 import float64
-from strategies import quick_jit
-
-JITTED = [
-    (stochastic, "run_steps", 0),
-    (mixed_stochastic, "_take_steps", (0, 5)),
-    (mixed_methods, "first_order", ()),
-    (mixed_methods, "_exact_bound", ()),
-]
 
 
 @pytest.fixture(autouse=True, scope="module")
 def quick() -> Any:
     with pytest.MonkeyPatch.context() as patch:
-        for module, name, static in JITTED:
-            patch.setattr(module, name, quick_jit(getattr(module, name).__wrapped__, static_argnums=static))
         patch.setattr(mixed_methods, "WINDOW", 10)
         patch.setattr(mixed_methods, "estimate_elbo", lambda *_: (-1.0, 0.1))
         patch.setattr(mixed_stochastic, "estimate_elbo", lambda *_: (-1.0, 0.1))

@@ -10,31 +10,15 @@ from natvi import optimize
 from natvi.derivatives.exact import exact_derivatives
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian, diagonal_covariance
 from natvi.linalg import LocalGlobalFactor
-from natvi.models.mixed import stochastic as mixed_stochastic
 from natvi.models.mixed.stochastic import WAYS, default_start, estimate_elbo, fit_mixed_stochastic
 from natvi.recipes import algorithm_1s, algorithm_2s
 from natvi.run.algorithm import compose
 from natvi.target.function import FunctionTarget
-from natvi.target.rvb import rvb2
+from natvi.target.mixed.rvb import rvb2
 from natvi.x64 import float64
 from strategies import mixed_case, quick_jit
 
 SIZES = (4, 2, 6, 3, 5, 4)
-
-
-# the jitted functions with static arguments, compiled in half the time
-QUICK = {
-    name: quick_jit(getattr(mixed_stochastic, name).__wrapped__, static_argnums=static)
-    for name, static in [("_take_steps", (0, 5)), ("_draw", 3), ("_bounds", 3)]
-}
-
-
-@pytest.fixture(autouse=True, scope="module")
-def quick():
-    with pytest.MonkeyPatch.context() as patch:
-        for name, function in QUICK.items():
-            patch.setattr(mixed_stochastic, name, function)
-        yield
 
 
 def poisson():
@@ -43,7 +27,7 @@ def poisson():
 
 
 @pytest.fixture(scope="module")
-def converged(quick):
+def converged():
     """The three ways at their optimum, by second-order estimates with a decreasing step."""
     target = poisson().target
     with float64():

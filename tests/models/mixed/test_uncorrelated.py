@@ -11,15 +11,9 @@ import pytest
 import natvi
 from natvi.data import load_sleepstudy
 from natvi.result.trust import Trust
-from strategies import compile_fits_quickly
 
 APART = "Reaction ~ Days + (Days || Subject)"
 NAMES = ["sd(Intercept|Subject)", "sd(Days|Subject)", "sigma"]
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
 
 
 @cache

@@ -8,12 +8,6 @@ import scipy.special
 import natvi
 from natvi.models.mixed.start import starting_values
 from natvi.x64 import float64
-from strategies import compile_fits_quickly
-
-
-@pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    compile_fits_quickly(monkeypatch)
 
 
 def simulate() -> pd.DataFrame:

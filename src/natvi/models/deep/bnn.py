@@ -22,7 +22,7 @@ from natvi.result.trust import CARE, REFUSE, Trust
 from natvi.run import storage
 from natvi.run.clock import Stopwatch
 from natvi.run.fitted import Fitted
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float32
 

@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 
 from natvi.models.deep.dispersion import Dispersion
 from natvi.models.deep.net_rows import NetRows
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import scale_up
 
 

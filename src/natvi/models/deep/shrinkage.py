@@ -21,7 +21,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
 
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 
 LEAST_SQUARE = 1e-20  # of an input's weights: beyond it single precision has nothing to shrink
 

@@ -12,12 +12,11 @@ from jaxtyping import PRNGKeyArray
 from natvi import optimize
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian
-from natvi.linalg import DiagonalFactor
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
-from natvi.run.batches import ArrayBatches
+from natvi.run.batches.row_batches import ArrayBatches
 from natvi.run.fitted import Fitted
-from natvi.run.stochastic import wander
+from natvi.run.stochastic.loop import wander
 
 # where the paper names one, the paper's; the others did well on LeNet-5 and small perceptrons
 STEP_SIZES = {
@@ -119,7 +118,7 @@ class PointMove(NamedTuple):
 def recipe_of(target: Any, training: Training) -> Algorithm:
     """Put the target, the rule and its estimate together."""
     rule = training.rule(target.num_rows)
-    recipe = compose(target, rule, CovarianceGaussian, DiagonalFactor, num_samples=training.num_samples)
+    recipe = compose(target, rule, CovarianceGaussian, num_samples=training.num_samples)
     return recipe._replace(move=PointMove(rule)) if training.optimizer == POINT else recipe
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Float
 
 from natvi.models.density.evaluator import Evaluator
-from natvi.run.convergence import Outcome
+from natvi.run.outcome import Outcome
 
 FIRST_RATIO, LARGEST_RATIO = 10.0, 30.0  # r
 REACH = 2.0  # R / sqrt d

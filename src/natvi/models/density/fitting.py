@@ -12,7 +12,7 @@ from natvi.models.density.response import linear_response
 from natvi.models.density.start import START_SDS
 from natvi.models.density.structures.dense import Dense
 from natvi.quadrature.fixed_points import sobol_points
-from natvi.run.convergence import Outcome
+from natvi.run.outcome import Outcome
 
 CLIMB_POINTS, POLISH_POINTS = 128, 512  # at least; two and four for every dimension
 MANY = 64  # dimensions, from which two points for each are too few

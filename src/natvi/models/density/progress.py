@@ -8,9 +8,9 @@ import numpy as np
 
 from natvi.models.density.climb import ClimbState
 from natvi.models.density.structures.dense import Dense
-from natvi.run.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
+from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
 
 
 class Watch:

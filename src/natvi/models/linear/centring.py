@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.target.flat import FlatMarginals, PriorExpectation
-from natvi.target.independent_normal import IndependentNormal
+from natvi.target.priors.independent_normal import IndependentNormal
 
 LARGEST_SHIFT = 1e3  # of a mean, in sds
 LOOKED_ROWS = 10_000  # to see whether any column needs it

@@ -20,14 +20,14 @@ from natvi.models.regression.prior.choice import Prior
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
 from natvi.run import Fitted, wander
 from natvi.run.algorithm import compose
-from natvi.run.batches import ArrayBatches, Batches
+from natvi.run.batches.row_batches import ArrayBatches, Batches
 from natvi.run.compiled_code import quick_jit
-from natvi.run.rows import climb_rows
+from natvi.run.exact.rows import climb_rows
 from natvi.target.design_rows import DesignRows, Observations
 from natvi.target.flat import FlatPrior
-from natvi.target.independent_normal import IndependentNormal
-from natvi.target.regression_prior import RegressionPrior
-from natvi.target.scale_prior import ScalePrior
+from natvi.target.priors.independent_normal import IndependentNormal
+from natvi.target.priors.regression_prior import RegressionPrior
+from natvi.target.priors.scale_prior import ScalePrior
 from natvi.x64 import to_host
 
 OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga": pga, "vogn": vogn}

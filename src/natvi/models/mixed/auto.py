@@ -30,8 +30,8 @@ from natvi.run import Fitted, Outcome, climb_groups
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.target import SumOfTerms
-from natvi.target.conditional import can_draw
-from natvi.target.marginal import can_integrate, mixed_parts
+from natvi.target.mixed.conditional import can_draw
+from natvi.target.mixed.marginal import can_integrate, mixed_parts
 from natvi.x64 import float64
 
 CRAWLING = 200  # steps after which a fit that is not done is taken for one that never will be

@@ -19,8 +19,8 @@ from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.variance import component_names
 from natvi.models.regression.separation import separated
 from natvi.target import SumOfTerms
-from natvi.target.marginal import can_integrate
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.marginal import can_integrate
+from natvi.target.mixed.random_effects import omega_positions
 
 if TYPE_CHECKING:
     from natvi.models.mixed.posterior import MixedFit

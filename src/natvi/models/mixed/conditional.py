@@ -14,8 +14,8 @@ from jaxtyping import Float
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
-from natvi.target.conditional import draw_conditional
-from natvi.target.marginal import mixed_parts
+from natvi.target.mixed.conditional import draw_conditional
+from natvi.target.mixed.marginal import mixed_parts
 from natvi.x64 import float64, to_host
 
 MOST_AT_ONCE, CELLS_AT_ONCE = 64, 2_000_000  # draws, and draws times effects, per compiled call

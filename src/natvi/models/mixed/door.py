@@ -30,7 +30,7 @@ from natvi.models.regression.response import encode_response, refuse_overflow, r
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
-from natvi.run.loop import LoopState
+from natvi.run.exact.loop import LoopState
 from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64, to_host
 

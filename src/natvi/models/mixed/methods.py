@@ -29,7 +29,7 @@ from natvi.run import Fitted, Outcome, wander
 from natvi.run.clock import Stopwatch
 from natvi.run.compiled_code import quick_jit
 from natvi.run.settings import check_count, check_seed
-from natvi.run.stochastic import StochasticState
+from natvi.run.stochastic.loop import StochasticState
 from natvi.target import SumOfTerms
 from natvi.x64 import to_host
 

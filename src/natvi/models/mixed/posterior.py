@@ -25,7 +25,7 @@ from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
 from natvi.models.regression.prior.storage import prior_arrays, restore_prior, store_prior
 from natvi.models.regression.tables import gaussian_table
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes

@@ -24,7 +24,7 @@ from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.stochastic import draw_original, reparametrize
 from natvi.target import SumOfTerms
-from natvi.target.rvb import ReparametrizedEffects
+from natvi.target.mixed.rvb import ReparametrizedEffects
 from natvi.x64 import float64, to_host
 
 

@@ -13,9 +13,10 @@ from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
 from natvi.run.compiled_code import quick_jit
-from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
+from natvi.target import SumOfTerms
+from natvi.target.mixed.marginal import mixed_parts
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
-from natvi.target.random_effects import omega_positions
 
 LEAST_EXCESS, LARGEST_EXCESS = 1e-3, 1e2  # variance of a response relative to its squared mean
 
@@ -146,8 +147,7 @@ def starting_point(
     Returns:
         Natural parameters for the ascent.
     """
-    likelihood, effects = target.grouped
-    assert isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior)
+    likelihood, effects = mixed_parts(target)
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
     # every family is log-concave in the predictor

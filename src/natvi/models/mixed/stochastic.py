@@ -30,8 +30,8 @@ from natvi.run.algorithm import Algorithm
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.target import SumOfTerms
-from natvi.target.marginal import mixed_parts
-from natvi.target.rvb import ReparametrizedEffects, group_likelihood, rvb1, rvb2
+from natvi.target.mixed.marginal import mixed_parts
+from natvi.target.mixed.rvb import ReparametrizedEffects, group_likelihood, rvb1, rvb2
 from natvi.x64 import float64, to_host
 
 WAYS = ("gva", "rvb1", "rvb2")

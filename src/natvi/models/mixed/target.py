@@ -15,8 +15,8 @@ from natvi.models.mixed.start import compiled_starting_point, starting_values, w
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
-from natvi.target.omega_prior import OmegaPrior
-from natvi.target.scale_prior import ScalePrior
+from natvi.target.priors.omega_prior import OmegaPrior
+from natvi.target.priors.scale_prior import ScalePrior
 
 
 class MixedTarget(NamedTuple):

@@ -8,7 +8,7 @@ import pandas as pd
 
 from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.tables import interval_names, lognormal_row
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 
 if TYPE_CHECKING:
     from natvi.models.mixed.posterior import MixedFit

@@ -21,7 +21,7 @@ from natvi.linalg import ArrowVector
 from natvi.models.mixed.target import build_target
 from natvi.result import Result
 from natvi.x64 import float64
-from strategies import compile_fits_quickly, hermite, quick_jit
+from strategies import hermite, quick_jit
 
 SLEEP = "Reaction ~ Days + (Days | Subject)"
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
@@ -78,8 +78,7 @@ def brute_posterior(prior_sds: np.ndarray, eta: float, scale: float) -> tuple[np
         ("marginal", (6.0, 3.0), 8.0, 5.0, 0.08),  # what is left is the noise of the draws
     ],
 )
-def test_sleepstudy_under_half_normal_and_lkj(method, sds, eta, scale, close, monkeypatch):
-    compile_fits_quickly(monkeypatch)
+def test_sleepstudy_under_half_normal_and_lkj(method, sds, eta, scale, close):
     keys = ("sd(Intercept|Subject)", "sd(Days|Subject)")
     prior = dict(zip(keys, sds, strict=True)) | {"corr": ("lkj", eta), "sigma": ("exponential", 1 / scale)}
     result = fit(SLEEP, natvi.data.load_sleepstudy(), prior, method=method)
@@ -115,9 +114,8 @@ quick_derivatives = quick_jit(exact_derivatives)
 
 
 @pytest.mark.parametrize("value", [("half_normal", 0.2), ("half_t", 3, 2.5), ("exponential", 20)], ids=lambda v: v[0])
-def test_epilepsy_under_another_prior(value, monkeypatch):
+def test_epilepsy_under_another_prior(value):
     """The bound is the one that quadrature gives, and no shift of the log sd raises it."""
-    compile_fits_quickly(monkeypatch)
     frame = natvi.data.load_epilepsy()
     paper = natvi.glmm(EPILEPSY, frame, family="poisson", prior="paper")
     tens = dict.fromkeys(paper.design.fixed_names, 10.0)
@@ -141,8 +139,7 @@ def test_epilepsy_under_another_prior(value, monkeypatch):
     assert 0.05 * (below - above) / (below + above) == pytest.approx(0, abs=0.01)  # the top of the parabola, in sds
 
 
-def test_a_tight_prior_pulls_and_a_saved_fit_keeps_its_words(tmp_path, monkeypatch):
-    compile_fits_quickly(monkeypatch)
+def test_a_tight_prior_pulls_and_a_saved_fit_keeps_its_words(tmp_path):
     frame = natvi.data.load_epilepsy()
     tight = fit(EPILEPSY, frame, {"sd": 0.05, "base": (1.0, 0.01)}, "poisson")
     assert tight.outcome == "converged"

@@ -10,8 +10,8 @@ from natvi.families.table import find_family
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.words import implied_intervals
-from natvi.target.random_effects import omega_positions
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.mixed.random_effects import omega_positions
+from natvi.target.priors.scale_density import ScaleDensity
 
 rng = np.random.default_rng(0)
 X = np.column_stack([np.ones(40), rng.normal(size=40)])

@@ -25,9 +25,9 @@ from natvi.models.linear.posterior import GlmFit
 from natvi.models.regression.options import check_options, check_structure
 from natvi.models.regression.prior.choice import Prior
 from natvi.result import Result
-from natvi.run.batches import check_batch_size
+from natvi.run.batches.row_batches import check_batch_size
 from natvi.run.clock import Stopwatch
-from natvi.run.rows import climb_rows
+from natvi.run.exact.rows import climb_rows
 from natvi.run.settings import check_count, check_seed
 from natvi.target.design_rows import DesignRows
 from natvi.x64 import float64

@@ -13,7 +13,7 @@ import pandas as pd
 from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.response import row_weights
-from natvi.run.batches import ArrayBatches, Batches, IteratorBatches, common_length
+from natvi.run.batches.row_batches import ArrayBatches, Batches, IteratorBatches, common_length
 from natvi.target.design_rows import Observations
 
 NEEDED, OPTIONAL = ("X", "y"), ("offset", "weights", "trials")

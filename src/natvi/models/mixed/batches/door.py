@@ -25,8 +25,8 @@ from natvi.models.mixed.batches.state import BatchNames, BatchState, BatchWorker
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.regression.prior.choice import Prior
 from natvi.run import Outcome
-from natvi.run.group_batches import GroupSource
-from natvi.run.group_steps import joint_gaussian, unflatten_blocks
+from natvi.run.batches.group_batches import GroupSource
+from natvi.run.batches.group_steps import joint_gaussian, unflatten_blocks
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.x64 import float64, to_host
@@ -151,7 +151,7 @@ def fit_mixed_batches(
         The fit, converged or not.
 
     Example:
-        >>> from natvi.run.group_batches import GroupedArrays
+        >>> from natvi.run.batches.group_batches import GroupedArrays
         >>> rng = np.random.default_rng(0)
         >>> group = np.repeat(np.arange(50), 4)
         >>> one = np.ones((200, 1))

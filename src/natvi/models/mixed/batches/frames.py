@@ -11,7 +11,7 @@ from natvi.formula.frames import as_frame
 from natvi.formula.margins import products_of
 from natvi.formula.raw_columns import read_column
 from natvi.models.mixed.batches.state import BatchNames
-from natvi.run.group_batches import GroupBatch, GroupedPieces
+from natvi.run.batches.group_batches import GroupBatch, GroupedPieces
 
 
 class GroupedFrames:

@@ -5,7 +5,7 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
-from natvi.run.group_batches import GroupBatch
+from natvi.run.batches.group_batches import GroupBatch
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 
 

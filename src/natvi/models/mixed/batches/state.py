@@ -16,8 +16,8 @@ from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.run import climb_groups
-from natvi.run.group_batches import GroupBatch, GroupSource
-from natvi.run.group_steps import (
+from natvi.run.batches.group_batches import GroupBatch, GroupSource
+from natvi.run.batches.group_steps import (
     Site,
     first_blocks,
     flatten_blocks,
@@ -25,9 +25,9 @@ from natvi.run.group_steps import (
     solve_batch,
     unflatten_blocks,
 )
-from natvi.run.group_store import GroupStore
+from natvi.run.batches.group_store import GroupStore
 from natvi.target import SumOfTerms
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import to_host
 
 FIRST_STEPS, LATER_STEPS, LAST_STEPS = 30, 3, 30  # evaluations of a batch: first visit, later ones, the last pass

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.target import SumOfTerms
-from natvi.target.marginal import mixed_parts
+from natvi.target.mixed.marginal import mixed_parts
 
 
 def has_correlation(target: SumOfTerms) -> bool:

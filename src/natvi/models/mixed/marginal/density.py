@@ -16,7 +16,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import small_blocks
 from natvi.models.mixed.marginal.coordinates import log_volume, to_shared
 from natvi.target import SumOfTerms
-from natvi.target.marginal import default_nodes, marginal_log_density, mixed_parts
+from natvi.target.mixed.marginal import default_nodes, marginal_log_density, mixed_parts
 from natvi.x64 import float64
 
 VALUES_AT_ONCE, SCORES_AT_ONCE = 64, 16  # points per compiled call

@@ -23,8 +23,8 @@ from jaxtyping import Array, Float
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.marginal.chart import Chart
 from natvi.target import SumOfTerms
-from natvi.target.marginal import RowLikelihood, default_nodes, mixed_parts
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.marginal import RowLikelihood, default_nodes, mixed_parts
+from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64
 
 MOST_CELLS = (

@@ -18,8 +18,8 @@ import numpy as np
 
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.words import WEAKLY
-from natvi.target.omega_prior import OmegaPrior
-from natvi.target.scale_prior import ScalePrior
+from natvi.target.priors.omega_prior import OmegaPrior
+from natvi.target.priors.scale_prior import ScalePrior
 from natvi.x64 import float64
 
 PULL = 0.5  # posterior sds

@@ -22,7 +22,7 @@ from natvi.models.regression.prior.scales import ScalePriors, place_scales
 from natvi.models.regression.prior.settings import PriorSettings, normal_words, read_settings
 from natvi.models.regression.prior.standard import standard_columns
 from natvi.models.regression.prior.words import default_words, paper_words
-from natvi.target.random_effects import omega_positions
+from natvi.target.mixed.random_effects import omega_positions
 
 WIDTH = 10.0
 

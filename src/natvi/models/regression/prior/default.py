@@ -22,7 +22,7 @@ from natvi.models.regression.prior.response_scale import ResponseScale
 from natvi.models.regression.prior.scale_settings import ScaleNames, ScaleSettings
 from natvi.models.regression.prior.settings import PriorSettings
 from natvi.models.regression.prior.standard import CELL, INTERCEPT, SLOPE, StandardColumns, standard_columns
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.priors.scale_density import ScaleDensity
 
 WIDTH, CELL_WIDTH, DEGREES = 2.5, 5.0, 3.0
 

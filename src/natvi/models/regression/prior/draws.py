@@ -4,8 +4,8 @@ import numpy as np
 
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.scales import CovariancePrior
-from natvi.target.random_effects import omega_positions
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.mixed.random_effects import omega_positions
+from natvi.target.priors.scale_density import ScaleDensity
 
 
 def draw_prior(prior: Prior, num_draws: int, rng: np.random.Generator) -> np.ndarray:

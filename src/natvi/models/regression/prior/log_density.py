@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.models.regression.prior.choice import Prior
-from natvi.target.omega_prior import OmegaPrior
-from natvi.target.scale_prior import ScalePrior
+from natvi.target.priors.omega_prior import OmegaPrior
+from natvi.target.priors.scale_prior import ScalePrior
 from natvi.x64 import float64
 
 

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from natvi.formula.raw_columns import listing
-from natvi.target.scale_density import FAMILIES, ScaleDensity
+from natvi.target.priors.scale_density import FAMILIES, ScaleDensity
 
 LKJ_FORM = "('lkj', eta) with eta > 0, e.g. ('lkj', 2); eta = 1 is uniform, larger values pull towards zero"
 

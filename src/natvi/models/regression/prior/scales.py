@@ -6,8 +6,8 @@ import numpy as np
 
 from natvi.models.regression.prior.default import ScaleDefaults
 from natvi.models.regression.prior.scale_settings import ScaleNames
-from natvi.target.random_effects import omega_positions
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.mixed.random_effects import omega_positions
+from natvi.target.priors.scale_density import ScaleDensity
 
 
 class PlacedScale(NamedTuple):

@@ -8,7 +8,7 @@ from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.scale_settings import read_density
 from natvi.models.regression.prior.scales import CovariancePrior, PlacedScale, ScalePriors
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.priors.scale_density import ScaleDensity
 
 
 def prior_arrays(prior: Prior) -> dict[str, np.ndarray]:

@@ -11,8 +11,8 @@ from natvi.models.regression.prior.scale_settings import ScaleNames
 from natvi.models.regression.prior.settings import normal_words
 from natvi.models.regression.prior.standard import CELL, INTERCEPT
 from natvi.quadrature.fixed_points import fixed_points
-from natvi.target.random_effects import omega_positions
-from natvi.target.scale_density import ScaleDensity
+from natvi.target.mixed.random_effects import omega_positions
+from natvi.target.priors.scale_density import ScaleDensity
 
 SHOWN = 6
 NUM_POINTS = 1 << 15

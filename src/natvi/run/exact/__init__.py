@@ -1,0 +1,1 @@
+"""The deterministic loop: an exact bound climbed until it rises no more."""

@@ -1,0 +1,1 @@
+"""Priors as terms: normals, densities of sds and correlations."""

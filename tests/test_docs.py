@@ -1,0 +1,42 @@
+"""Pages that name files name files that are there, and the map of the paper leaves nothing out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+DOCS = REPOSITORY / "docs"
+PAGES = [DOCS / "design.md", DOCS / "paper.md", DOCS / "reasons.md", *(DOCS / "contributing").glob("*.md")]
+PATH = re.compile(r"`([\w./]+/(?:[\w.]+\.py)?)`")  # a file, or a folder with its slash
+
+
+def missing(page: Path) -> list[str]:
+    """Return the paths on a page that are neither below the repository nor below the package."""
+    roots = (REPOSITORY, REPOSITORY / "src" / "natvi", REPOSITORY / "src")
+    named = PATH.findall(page.read_text("utf-8"))
+    return [path for path in named if not any((root / path).exists() for root in roots)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_files_that_are_named_exist(page: Path):
+    assert missing(page) == []
+
+
+def test_a_file_that_is_gone_is_caught(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("`linalg/arrow.py` and `linalg/`, but not `linalg/gone.py` or `attic/`", "utf-8")
+    assert missing(page) == ["linalg/gone.py", "attic/"]
+
+
+def test_the_map_of_the_paper_is_complete():
+    text = (DOCS / "paper.md").read_text("utf-8")
+    wanted = [f"Theorem {k}" for k in range(1, 5)] + ["Lemma 1", "Lemma 2", "Corollary 1"]
+    wanted += [f"Table {k}" for k in range(1, 12)] + [f"Figure {k}" for k in range(1, 11)]
+    wanted += ["1E, 1N", "2E, 2N", "1S, 2S", "Adam", "Snngm", "Nagm", "VOGN", "PGA", "RVB1, RVB2"]
+    assert [name for name in wanted if not re.search(rf"{name}\b", text)] == []
+
+
+def test_every_skeleton_is_shown_in_a_guide():
+    shown = {name for page in PAGES for name in re.findall(r'--8<-- "(\w+\.py)"', page.read_text("utf-8"))}
+    assert shown == {path.name for path in (DOCS / "contributing" / "skeletons").glob("*.py")}

@@ -17,7 +17,7 @@ import numpy as np
 from experiments.algorithms import FIXED, PILOT_SEED, SEED, choose, shorten
 from experiments.memory import Arrays, recall
 from experiments.mixed_problems import PROBLEMS, MixedProblem
-from natvi.models.mixed.stochastic import (
+from natvi.models.mixed.noisy.stochastic import (
     OPTIMIZERS,
     MixedStochasticFit,
     StochasticRun,

@@ -25,7 +25,7 @@ from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
 from natvi.models.loading import load
 from natvi.models.mixed.door import glmm
-from natvi.models.mixed.methods import METHODS
+from natvi.models.mixed.noisy.method import METHODS
 from natvi.result import Result
 from natvi.run import storage
 from natvi.run.files import write_text

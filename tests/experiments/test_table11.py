@@ -12,7 +12,7 @@ from experiments.paper_table11 import WHOLE, paper
 from experiments.report import Report
 
 from experiments import figure10, mixed_runs, mixed_scores, table11
-from natvi.models.mixed.stochastic import OPTIMIZERS, mixed_algorithm
+from natvi.models.mixed.noisy.stochastic import OPTIMIZERS, mixed_algorithm
 from natvi.x64 import float64
 from strategies import quick_jit
 

@@ -1,30 +1,31 @@
 """`Result`: one contract for every fit."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from natvi.judge.predictive import DOUBTFUL, GOOD, UNCHECKED, ModelCheck
+from natvi.judge.predictive import ModelCheck
 from natvi.judge.sensitivity import sensitivity_table
+from natvi.result import registry
+from natvi.result.core import Core
 from natvi.result.model import DrawnModel, FittedModel, PredictiveModel
 from natvi.result.text import html_page, text_summary
-from natvi.result.trust import Trust, combine
+from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
 from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
 KIND = "fit"
-DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.STOPPED_EARLY, Outcome.INTERRUPTED, Outcome.STALLED)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result:
+class Result(Core):
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
 
     Attributes:
@@ -39,77 +40,6 @@ class Result:
         state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
         steps: The number of steps, where the trace does not hold every one of them.
     """
-
-    model: FittedModel
-    method: str
-    structure: str
-    outcome: Outcome
-    elbo: float
-    elbo_se: float
-    seconds: dict[str, float]
-    trace: np.ndarray
-    state: Any = None
-    check: Callable[[], tuple[Trust, ...]] = field(default=tuple)
-    steps: int | None = None
-
-    @cached_property
-    def _trust(self) -> Trust:
-        return combine(self.outcome, self.check())
-
-    @cached_property
-    def _model_check(self) -> ModelCheck:
-        unknown = ModelCheck(UNCHECKED, ("the fit does not hold its training data",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
-            return unknown
-        return self.model.check_model() or unknown
-
-    @cached_property
-    def _prior_check(self) -> ModelCheck:
-        unknown = ModelCheck(UNCHECKED, ("the prior of this fit is not at hand",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
-            return unknown
-        reasons = self.model.check_prior()
-        if reasons is None:
-            return unknown
-        return ModelCheck(DOUBTFUL, reasons) if reasons else ModelCheck(GOOD, ("the data outweigh the prior",))
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the model generates responses that data can be held against."""
-        return isinstance(self.model, PredictiveModel)
-
-    @property
-    def trust(self) -> str:
-        """How well the posterior is approximated: "good", "use with care" or "do not use"."""
-        return self._trust.level
-
-    @property
-    def trust_reasons(self) -> tuple[str, ...]:
-        """The reasons for the verdict, the weightiest first."""
-        return self._trust.reasons
-
-    @property
-    def model_check(self) -> str:
-        """How well the model describes the data: "good", "doubtful" or "not checked".
-
-        Mean, sd, zeros, extremes and dispersion of the responses are held against those of responses that the fitted
-        model generates. A model can be doubtful though its posterior is approximated well, and the reverse.
-        """
-        return self._model_check.level
-
-    @property
-    def prior_check(self) -> str:
-        """Whether the prior leaves the word to the data: "good", "doubtful" or "not checked".
-
-        It is doubtful where prior and data contradict each other, where the prior pulls a parameter by more than half a
-        posterior sd, and where the data add little to what the prior says.
-        """
-        return self._prior_check.level
-
-    @property
-    def prior_check_reasons(self) -> tuple[str, ...]:
-        """In which ways the prior decides, with parameter, size and cure."""
-        return self._prior_check.reasons
 
     def prior_sensitivity(self, num_draws: int = 1000, seed: int = 0) -> pd.DataFrame:
         """Return how much each parameter would move if the prior, or the likelihood, counted a little more.
@@ -129,29 +59,6 @@ class Result:
         draws = self.sample(num_draws, seed, random_effects=False)
         likelihood = model.log_likelihood(num_draws, seed).sum(axis=1)
         return sensitivity_table(draws, model.log_prior(num_draws, seed), likelihood)
-
-    @property
-    def model_check_reasons(self) -> tuple[str, ...]:
-        """What of the data the model does not describe, and what to try."""
-        return self._model_check.reasons
-
-    def diagnostics(self) -> pd.DataFrame:
-        """Return the numbers behind the verdicts and about the fit, one a line: what the summary leaves out.
-
-        Example:
-            >>> import natvi
-            >>> result = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli").fit()
-            >>> bool(result.diagnostics().loc["Pareto k of the check", "value"] < 0.7)
-            True
-        """
-        about = {
-            "ELBO": self.elbo,
-            "standard error of the ELBO": self.elbo_se,
-            "steps": float(self.steps or len(self.trace)),
-            **{f"seconds, {part}": value for part, value in self.seconds.items()},
-        }
-        numbers = {**about, **dict(self._trust.numbers), **dict(self._model_check.numbers)}
-        return pd.DataFrame({"value": pd.Series(numbers, dtype=float)})
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of every parameter but the random effects."""
@@ -357,14 +264,14 @@ class Result:
         return result
 
     def __reduce__(self) -> tuple[Callable[..., "Result"], tuple[Any, ...]]:
-        """Travel between processes with what `save` keeps; the class that restores the model travels by its name."""
-        keeper = next((kind for kind in type(self.model).__mro__ if "restore" in vars(kind)), None)
-        if keeper is None:
+        """Travel between processes with what `save` keeps; the module that restores the model travels by its name."""
+        arrays, document = self.contents()
+        if document["model"] not in registry.MODULES:
             raise TypeError(
                 f"a fit of {type(self.model).__name__} cannot be pickled, since functions of yours belong to it. Save "
                 "it with fit.save(path) and load it with the model it came from."
             )
-        return _unpickle, (keeper, *self.contents())
+        return _unpickle, (registry.MODULES[document["model"]], arrays, document)
 
     def __repr__(self) -> str:
         """Return the summary a statistician reads."""
@@ -393,5 +300,5 @@ def _probability(prob: float) -> float:
     return prob
 
 
-def _unpickle(keeper: Any, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
-    return Result.restore(keeper.restore(arrays, document), arrays, document)
+def _unpickle(module: str, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
+    return Result.restore(import_module(module).restore(arrays, document), arrays, document)

@@ -8,15 +8,12 @@ import html
 import math
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from natvi.result.core import Core
 from natvi.result.outcome import ADVICE
-
-if TYPE_CHECKING:
-    from natvi.result.result import Result
 
 GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
@@ -33,7 +30,7 @@ METHODS = {
 }
 
 
-def headline(result: "Result") -> list[tuple[str, str]]:
+def headline(result: Core) -> list[tuple[str, str]]:
     """Return label and text of each line above the tables."""
     seconds = result.seconds
     clock = f"{duration(seconds['run'])} + {duration(seconds['compile'])} compilation"
@@ -47,7 +44,7 @@ def headline(result: "Result") -> list[tuple[str, str]]:
     return lines
 
 
-def text_summary(result: "Result", prob: float = 0.95) -> str:
+def text_summary(result: Core, prob: float = 0.95) -> str:
     """Return the summary as plain text."""
     lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
     for title, table in result.model.tables(prob).items():
@@ -60,7 +57,7 @@ def text_summary(result: "Result", prob: float = 0.95) -> str:
     return "\n".join(lines)
 
 
-def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
+def verdicts(result: Core) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return subject, level and reasons of the verdicts: on approximation and model, and on a prior that decides."""
     found = [("Approximation of the posterior", result.trust, result.trust_reasons)]
     if result.predicts:
@@ -70,7 +67,7 @@ def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def html_page(result: "Result", prob: float = 0.95) -> str:
+def html_page(result: Core, prob: float = 0.95) -> str:
     """Return the summary as an HTML fragment for notebooks and reports."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(label)}</th>"

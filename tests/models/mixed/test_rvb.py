@@ -12,12 +12,12 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.linalg import ArrowVector
-from natvi.models.mixed import methods as mixed_methods
-from natvi.models.mixed import stochastic as mixed_stochastic
 from natvi.models.mixed.marginal import density as mixed_marginal_density
-from natvi.models.mixed.methods import judge_noise
+from natvi.models.mixed.noisy import method as mixed_methods
+from natvi.models.mixed.noisy import stochastic as mixed_stochastic
+from natvi.models.mixed.noisy.method import judge_noise
+from natvi.models.mixed.noisy.rvb import RvbFit
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.rvb import RvbFit
 from natvi.run import Outcome, stochastic
 from natvi.x64 import float64
 from strategies import check_draws_against_tables, compile_fits_quickly, quick_jit

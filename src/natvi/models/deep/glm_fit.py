@@ -20,6 +20,7 @@ from natvi.models.deep.nets import mlp
 from natvi.models.deep.predictive import Sums, over_draws, weight_draws
 from natvi.models.deep.shrinkage import relevance
 from natvi.models.regression.tables import interval_names
+from natvi.result.file_check import check_contents, is_count, is_number, is_text, is_texts
 from natvi.show.plots import relevance_bars, validation_picture
 from natvi.x64 import float32
 
@@ -35,6 +36,15 @@ def with_noise(params: Any, X: Any) -> Any:
 @partial(jax.jit, static_argnums=0)
 def _output(net: NetRows, theta: Any, X: Any) -> Any:
     return net.output(theta, X)
+
+
+FIELDS = {
+    "response": is_text,
+    "sizes": lambda value: isinstance(value, list) and len(value) > 2 and all(map(is_count, value)),
+    "names": is_texts,
+    "num_rows": is_count,
+    **dict.fromkeys(("gamma_w", "shape", "scale", "y_mean", "y_scale"), is_number),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,3 +230,13 @@ class DeepGlmFit:
             if arrays[name].shape != (size,):
                 raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and ({size},) is needed")
         return fit
+
+
+def check(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None:
+    """Raise unless the file holds what a fitted deep GLM stores."""
+    check_contents(arrays, document, FIELDS)
+
+
+def restore(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> DeepGlmFit:
+    """Rebuild the model."""
+    return DeepGlmFit.restore(arrays, document)

@@ -16,12 +16,13 @@ from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
-from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.options import check_options, check_structure, refuse_noise
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
 from natvi.models.regression.prior.predictive import draw_from_predictors
+from natvi.models.regression.rows import Rows
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
@@ -49,7 +50,7 @@ class GlmModel:
 
     formula: str | None
     family: Family
-    rows: GlmRows
+    rows: Rows
     names: tuple[str, ...]
     prior: Prior
     structure: str
@@ -289,7 +290,7 @@ def glm_arrays(
 def _model(
     formula: str | None,
     family: Family,
-    rows: GlmRows,
+    rows: Rows,
     names: tuple[str, ...],
     prior: Any,
     structure: str,

@@ -1,1 +1,5 @@
 """Mixed models."""
+
+from natvi.result.registry import register
+
+register("glmm", "natvi.models.mixed.storage")

@@ -14,11 +14,9 @@ from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
-from natvi.models.mixed.criticism import MixedRows
-from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
+from natvi.models.mixed.noisy.method import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.predict import draw_predictors
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.options import check_options
@@ -26,7 +24,8 @@ from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
 from natvi.models.regression.prior.predictive import draw_from_predictors
-from natvi.models.regression.response import encode_response, refuse_overflow, row_weights
+from natvi.models.regression.response import encode_response, refuse_overflow
+from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
@@ -166,9 +165,9 @@ class MixedModel:
         W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
         effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
-        eta = draw_predictors(design.X, design.Z, design.offset, design.group_codes, shared, effects)
+        rows = Covariates(design.X, design.offset, design.Z, design.group_codes)
         disp = shared[:, p] if self.family.has_dispersion else None
-        return draw_from_predictors(self.family, eta, disp, self.trials, seed)
+        return draw_from_predictors(self.family, rows.predictors(shared, effects), disp, self.trials, seed)
 
     def _fitted(self, posterior: ArrowPrecision, covariances: np.ndarray, place: np.ndarray) -> MixedFit:
         """Put names on a Gaussian, its groups brought from the target's order into the data's.
@@ -177,7 +176,7 @@ class MixedModel:
         """
         design = self.design
         assert design.group_labels is not None and design.group_codes is not None
-        rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
+        extra = (self.weight, self.trials, self.constants, design.Z, design.group_codes)
         return MixedFit(
             formula=self.formula,
             family=self.family,
@@ -192,7 +191,7 @@ class MixedModel:
             num_rows=len(self.y),
             notes=self.notes,
             correlated=design.correlated,
-            rows=MixedRows(*rows, self.weight, self.trials, self.constants),
+            rows=Rows(design.X, self.y, design.offset, *extra),
         )
 
 
@@ -255,7 +254,8 @@ def glmm(
     refuse_empty_effects(design, parsed.group)
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
-    y, weight = response.values, row_weights(design.weights, response.trials)
+    rows = gather(Covariates(design.X, design.offset), response, design.weights)
+    y, weight = rows.y, rows.weight
     recipe = design.columns
     chosen_prior = choose_prior(
         prior,
@@ -273,7 +273,5 @@ def glmm(
     notes = (*notes, chosen_prior.note) if chosen_prior.note else notes
     inside = chosen_prior.coordinates
     design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
-    constants = response.log_choose
-    if constants is not None and design.weights is not None:
-        constants = constants * design.weights
-    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constants, response.trials)
+    counts = (weight, rows.constants, rows.trials)
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts)

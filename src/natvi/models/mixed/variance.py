@@ -1,22 +1,60 @@
 """From omega to what people read: sds and correlations of the random effects, and the dispersion parameter."""
 
+from abc import abstractmethod
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.tables import interval_names, lognormal_row
 from natvi.target.random_effects import omega_positions
 
-if TYPE_CHECKING:
-    from natvi.models.mixed.posterior import MixedFit
-
 NUM_DRAWS = 4000
 
 
-def component_names(fit: "MixedFit") -> list[str]:
+class SharedCoordinates(RegressionFit):
+    """A mixed model as its shared coordinates (beta, log dispersion, omega) know it: names and positions."""
+
+    fixed_names: tuple[str, ...]
+    random_names: tuple[str, ...]
+    group_name: str
+    correlated: bool
+
+    @property
+    def omega_start(self) -> int:
+        """Position of omega among the shared coordinates."""
+        return len(self.fixed_names) + int(self.family.has_dispersion)
+
+    def shared_names(self) -> list[str]:
+        """Return a readable name of every shared coordinate."""
+        effects, group = self.random_names, self.group_name
+        names = [*self.fixed_names, *self.dispersion_position()]
+        for row, column in omega_positions(len(effects), self.correlated):
+            kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
+            names.append(kind)
+        return names
+
+    def log_sd_positions(self) -> dict[str, int]:
+        """Return where the log sds of the random effects stand among the shared coordinates."""
+        positions = omega_positions(len(self.random_names), self.correlated)
+        return {
+            f"sd({effect}|{self.group_name})": self.omega_start + positions[k, k]
+            for k, effect in enumerate(self.random_names)
+        }
+
+    def dispersion_position(self) -> dict[str, int]:
+        """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
+        dispersion = dispersion_name(self.family, self.fixed_names)
+        return {dispersion: len(self.fixed_names)} if dispersion else {}
+
+    @abstractmethod
+    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the shared coordinates `(s, g)`."""
+
+
+def component_names(fit: SharedCoordinates) -> list[str]:
     """Return the names of the variance components, in the order of `component_draws`."""
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
@@ -25,7 +63,7 @@ def component_names(fit: "MixedFit") -> list[str]:
     return [*sds, *pairs, *([dispersion] if dispersion else [])]
 
 
-def _pairs(fit: "MixedFit") -> list[tuple[int, int]]:
+def _pairs(fit: SharedCoordinates) -> list[tuple[int, int]]:
     """Return the pairs of effects whose correlation is a parameter."""
     return list(combinations(range(len(fit.random_names)), 2)) if fit.correlated else []
 
@@ -38,7 +76,14 @@ def precision_factors(r: int, omega: np.ndarray, correlated: bool = True) -> np.
     return W
 
 
-def component_draws(fit: "MixedFit", shared: np.ndarray, inside: bool = False) -> np.ndarray:
+def fresh_effects(fit: SharedCoordinates, shared: np.ndarray, num_groups: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw random effects of new groups `(s, r, n)`, given draws of the shared coordinates: theta = W^-T z."""
+    W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :], fit.correlated)
+    z = rng.standard_normal((num_groups, len(shared), W.shape[1], 1))
+    return np.moveaxis(np.linalg.solve(np.swapaxes(W, 1, 2), z)[..., 0], 0, -1)
+
+
+def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = False) -> np.ndarray:
     """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`.
 
     `inside` gives sds and correlations of the centred, scaled random effects in place of those at the user's zero.
@@ -56,7 +101,7 @@ def component_draws(fit: "MixedFit", shared: np.ndarray, inside: bool = False) -
     return np.stack(columns, axis=1)
 
 
-def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
+def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of every component.
 
     Components that are the exponential of one coordinate are lognormal, so theirs are exact; the others come

@@ -18,10 +18,10 @@ from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
 from natvi.judge.trust import CARE, REFUSE, Trust
 from natvi.linalg import ArrowVector, LocalGlobalFactor
 from natvi.models.mixed.check import check_fit
+from natvi.models.mixed.noisy.rvb import RvbFit, first_order
+from natvi.models.mixed.noisy.states import open_state, sign_state
+from natvi.models.mixed.noisy.stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_rule, mixed_algorithm
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.rvb import RvbFit, first_order
-from natvi.models.mixed.states import open_state, sign_state
-from natvi.models.mixed.stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_rule, mixed_algorithm
 from natvi.models.mixed.target import MixedTarget
 from natvi.optimize.arrow_system import Natural
 from natvi.result import Result

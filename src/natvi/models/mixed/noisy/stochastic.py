@@ -20,8 +20,8 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from natvi.gaussian import arrow_precision, local_global_covariance
 from natvi.linalg import ArrowVector, vector
-from natvi.models.mixed.row_expansion import canonical_slopes, data_predictor
-from natvi.models.mixed.states import OwnedStep, open_state, sign_state
+from natvi.models.mixed.noisy.row_expansion import canonical_slopes, data_predictor
+from natvi.models.mixed.noisy.states import OwnedStep, open_state, sign_state
 from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
 from natvi.optimize.rule import Rule, StepSize
 from natvi.recipes import algorithm_1s, algorithm_2s

@@ -162,8 +162,8 @@ def demo(report: Annotated[Path, typer.Option(help="Where to write the page.")] 
 
 def summary_document(result: Result, prob: float = 0.95) -> dict:
     """Return what `--json` writes."""
-    tables = result.model.tables(prob)
-    dispersion = tables.get("Dispersion")
+    tables = result.tables(prob)
+    dispersion = tables.get("dispersion")
     return {
         "outcome": str(result.outcome),
         "trust": result.trust,
@@ -176,8 +176,8 @@ def summary_document(result: Result, prob: float = 0.95) -> dict:
         "elbo": result.elbo,
         "coefficients": result.fixed_effects(prob).to_dict(orient="index"),
         **({} if dispersion is None else {"dispersion": dispersion.to_dict(orient="index")}),
-        "random_effects": tables["Variance components"].to_dict(orient="index")
-        if "Variance components" in tables
+        "random_effects": tables["variance_components"].to_dict(orient="index")
+        if "variance_components" in tables
         else {},
         "seconds": result.seconds,
         "versions": {name: metadata.version(name) for name in ("natvi", "jax", "jaxlib", "numpy")}

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.judge.predictive import DOUBTFUL, GOOD, UNCHECKED, ModelCheck
-from natvi.result.model import FittedModel, PredictiveModel
+from natvi.result.model import FittedModel, HoldsRows
 from natvi.result.trust import Trust, combine
 from natvi.run import Outcome
 
@@ -52,14 +52,14 @@ class Core:
     @cached_property
     def _model_check(self) -> ModelCheck:
         unknown = ModelCheck(UNCHECKED, ("the fit does not hold its training data",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
+        if not isinstance(self.model, HoldsRows) or self.outcome not in DESCRIBED:
             return unknown
         return self.model.check_model() or unknown
 
     @cached_property
     def _prior_check(self) -> ModelCheck:
         unknown = ModelCheck(UNCHECKED, ("the prior of this fit is not at hand",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
+        if not isinstance(self.model, HoldsRows) or self.outcome not in DESCRIBED:
             return unknown
         reasons = self.model.check_prior()
         if reasons is None:
@@ -69,7 +69,7 @@ class Core:
     @property
     def predicts(self) -> bool:
         """Whether the model generates responses that data can be held against."""
-        return isinstance(self.model, PredictiveModel)
+        return isinstance(self.model, HoldsRows)
 
     @property
     def trust(self) -> str:

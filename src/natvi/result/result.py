@@ -10,10 +10,9 @@ import numpy as np
 import pandas as pd
 
 from natvi.judge.predictive import ModelCheck
-from natvi.judge.sensitivity import sensitivity_table
 from natvi.result import registry
-from natvi.result.core import Core
-from natvi.result.model import DrawnModel, FittedModel, PredictiveModel
+from natvi.result.against_data import AgainstData
+from natvi.result.model import DrawsPictures, FittedModel, HasConstraints, HasRandomEffects, HoldsRows, Predicts, ask
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
@@ -25,7 +24,7 @@ KIND = "fit"
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result(Core):
+class Result(AgainstData):
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
 
     Attributes:
@@ -41,49 +40,41 @@ class Result(Core):
         steps: The number of steps, where the trace does not hold every one of them.
     """
 
-    def prior_sensitivity(self, num_draws: int = 1000, seed: int = 0) -> pd.DataFrame:
-        """Return how much each parameter would move if the prior, or the likelihood, counted a little more.
-
-        Power-scaling sensitivity (Kallioinen et al. 2024), computed by ArviZ from draws: values from 0.05 on mean that
-        the component matters for the parameter. The prior is that of all parameters but the random effects.
-
-        Args:
-            num_draws: The number of draws.
-            seed: The same seed gives the same answer.
-
-        Returns:
-            A frame with columns prior, likelihood and diagnosis, a line for each parameter but the random effects.
-        """
-        model = self._predictive()
-        num_draws, seed = _draws(num_draws, seed)
-        draws = self.sample(num_draws, seed, random_effects=False)
-        likelihood = model.log_likelihood(num_draws, seed).sum(axis=1)
-        return sensitivity_table(draws, model.log_prior(num_draws, seed), likelihood)
+    def tables(self, prob: float = 0.95) -> dict[str, pd.DataFrame]:
+        """Return mean, sd and interval of the parameters in tables by role, "coefficients" for example."""
+        return self.model.tables(_probability(prob))
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of every parameter but the random effects."""
-        return pd.concat(self.model.tables(_probability(prob)).values())
+        return pd.concat(self.tables(prob).values())
 
     def fixed_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the fixed effects as a tidy frame; in a model without random effects, the coefficients."""
-        tables = self.model.tables(_probability(prob))
-        name = "Fixed effects" if "Fixed effects" in tables else "Coefficients"
-        if name not in tables:
-            raise ValueError(f"A {type(self.model).__name__} has no coefficients; what it has is in summary().")
-        return tables[name]
+        tables = self.tables(prob)
+        if "coefficients" not in tables:
+            raise ValueError(
+                f"A {type(self.model).__name__} has no coefficients; what it has is in summary(). Fits of natvi.glm "
+                "and natvi.glmm have them."
+            )
+        return tables["coefficients"]
 
     def variance_components(self, prob: float = 0.95) -> pd.DataFrame:
         """Return sds and correlations of the random effects, and the residual sd where there is one."""
-        tables = self.model.tables(_probability(prob))
-        if "Variance components" not in tables:
+        tables = self.tables(prob)
+        if "variance_components" not in tables:
             raise ValueError(
-                "This model has no random effects; a dispersion parameter, if it has one, is in summary()."
+                "This model has no random effects; a dispersion parameter, if it has one, is in summary(). Fits of "
+                "natvi.glmm have variance components."
             )
-        return tables["Variance components"]
+        return tables["variance_components"]
 
     def random_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the random effects of every group as a tidy frame."""
-        return self.model.random_effects(_probability(prob))
+        return ask(self.model, HasRandomEffects).random_effects(_probability(prob))
+
+    def constraints(self) -> dict[str, str]:
+        """Return the constraint of every parameter of a log-density, "real" where there is none."""
+        return ask(self.model, HasConstraints).constraints()
 
     def sample(self, num_samples: int = 1000, seed: int = 0, random_effects: bool = True) -> dict[str, np.ndarray]:
         """Draw from the approximate posterior.
@@ -114,41 +105,7 @@ class Result(Core):
         Returns:
             A frame with mean, sd and interval, one row per row of `new_data`.
         """
-        return self.model.predict(new_data, kind, groups, _probability(prob))
-
-    # --- the fit against data --------------------------------------------------------------------------------
-
-    def posterior_predictive(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
-        """Draw replicated responses `(num_draws, n)`; of binomial trials the successes.
-
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
-            data: Rows other than the training data.
-        """
-        return self._predictive().posterior_predictive(*_draws(num_draws, seed), data)
-
-    def log_likelihood(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
-        """Return log p(y_i | theta) for every draw and row, `(num_draws, n)`, times the row's weight.
-
-        Args:
-            num_draws: The number of draws, those of `sample` with the same seed.
-            seed: The same seed gives the same draws.
-            data: Rows other than the training data, their responses included.
-        """
-        return self._predictive().log_likelihood(*_draws(num_draws, seed), data)
-
-    def loo(self, num_draws: int = 2000, seed: int = 0, data: Any = None) -> Any:
-        """Return leave-one-out cross-validation: `elpd`, `se`, `p_loo`, and `elpd_each`, `pareto_k` of every row."""
-        return self._predictive().loo(*_draws(num_draws, seed), data)
-
-    def _predictive(self) -> PredictiveModel:
-        if isinstance(self.model, PredictiveModel):
-            return self.model
-        raise ValueError(
-            f"Not available for this kind of model ({type(self.model).__name__}): residuals, predictive checks and "
-            "log-likelihoods are offered by fits of natvi.glm and natvi.glmm."
-        )
+        return ask(self.model, Predicts).predict(new_data, kind, groups, _probability(prob))
 
     def to_arviz(
         self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False, kind: str = "datatree"
@@ -175,7 +132,7 @@ class Result(Core):
 
     def plot_fixed_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
         """Plot the fixed effects, or coefficients, with their intervals."""
-        title = "fixed effects" if "Fixed effects" in self.model.tables(prob) else "coefficients"
+        title = "fixed effects" if "variance_components" in self.tables(prob) else "coefficients"
         return plots.intervals(self.fixed_effects(prob), ax, title)
 
     def plot_random_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
@@ -187,25 +144,15 @@ class Result(Core):
         draws = self.sample(4000, seed=0, random_effects=False)
         return glm_plots.posteriors(self.summary(prob), draws, names)
 
-    def plot_residuals(self, seed: int = 0, data: Any = None) -> Any:
-        """Plot Pearson residuals against fitted values, and quantile residuals against the normal distribution."""
-        model = self._predictive()
-        return glm_plots.residuals(*model.residuals(check_seed(seed), data), discrete=model.is_discrete())
-
-    def plot_predictive(self, num_draws: int = 200, seed: int = 0, data: Any = None, ax: Any = None) -> Any:
-        """Plot the responses beside replicated ones: bars for counts and binary responses, densities for others."""
-        model = self._predictive()
-        replicated = self.posterior_predictive(num_draws, seed, data)
-        plot = glm_plots.predictive_bars if model.is_discrete() else glm_plots.predictive_densities
-        return plot(model.observed(data), replicated, ax)
-
     def pictures(self) -> list[Any]:
         """Return the pictures of the report."""
-        if isinstance(self.model, DrawnModel):
+        if isinstance(self.model, DrawsPictures):
             return [*self.model.pictures(), self.plot_trace()]
-        mixed = "Fixed effects" in self.model.tables(0.95)
-        shown = [self.plot_fixed_effects(), self.plot_random_effects() if mixed else self.plot_posterior()]
-        if isinstance(self.model, PredictiveModel) and self.model.rows is not None:
+        if "coefficients" not in self.tables():
+            return [plots.intervals(self.summary(), None, "parameters"), self.plot_trace()]
+        effects = isinstance(self.model, HasRandomEffects)
+        shown = [self.plot_fixed_effects(), self.plot_random_effects() if effects else self.plot_posterior()]
+        if isinstance(self.model, HoldsRows) and self.model.rows is not None:
             shown += [self.plot_residuals(), self.plot_predictive()]
         return [*shown, self.plot_trace()]
 
@@ -288,10 +235,6 @@ def _plain(numbers: tuple[tuple[str, float], ...]) -> list[list[Any]]:
 
 def _numbers(document: dict[str, Any], name: str) -> tuple[tuple[str, float], ...]:
     return tuple((str(label), float("nan" if value is None else value)) for label, value in document.get(name, ()))
-
-
-def _draws(num_draws: Any, seed: Any) -> tuple[int, int]:
-    return check_count("num_draws", num_draws), check_seed(seed)
 
 
 def _probability(prob: float) -> float:

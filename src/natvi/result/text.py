@@ -14,6 +14,7 @@ import pandas as pd
 
 from natvi.result.core import Core
 from natvi.result.outcome import ADVICE
+from natvi.result.titles import titled
 
 GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
@@ -47,7 +48,7 @@ def headline(result: Core) -> list[tuple[str, str]]:
 def text_summary(result: Core, prob: float = 0.95) -> str:
     """Return the summary as plain text."""
     lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
-    for title, table in result.model.tables(prob).items():
+    for title, table in titled(result.model.tables(prob)).items():
         lines += ["", f"{title}", *_rows(table)]
     for subject, level, reasons in verdicts(result):
         lines += ["", f"{subject}: {MARK[level]} {level}"]
@@ -76,7 +77,7 @@ def html_page(result: Core, prob: float = 0.95) -> str:
     )
     tables = "".join(
         f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0)}"
-        for title, table in result.model.tables(prob).items()
+        for title, table in titled(result.model.tables(prob)).items()
     )
     boxes = "".join(_box(*verdict) for verdict in verdicts(result))
     numbers = result.diagnostics().to_html(float_format=lambda value: f"{value:.4g}", border=0)

@@ -104,11 +104,11 @@ class DeepGlmFit:
         table = pd.DataFrame(
             {"mean": length.mean(0), "sd": length.std(0), low: bounds[0], high: bounds[1]}, list(self.names)
         )
-        tables = {"Inputs: length of their weights": table.sort_values("mean", ascending=False)}
+        tables = {"inputs": table.sort_values("mean", ascending=False)}
         if self.response == "normal":
             v = np.sqrt(self._variance_law.rvs(4000, random_state=0))
             row = [v.mean(), v.std(), *np.quantile(v, [0.5 - prob / 2, 0.5 + prob / 2])]
-            tables["Dispersion"] = pd.DataFrame([row], ["sigma"], ["mean", "sd", low, high])
+            tables["dispersion"] = pd.DataFrame([row], ["sigma"], ["mean", "sd", low, high])
         return tables
 
     @property
@@ -118,10 +118,6 @@ class DeepGlmFit:
     def pictures(self) -> list[Any]:
         """Return the relevance of inputs, and the validation curve where there is one."""
         return [relevance_bars(self.relevance.head(20)), *validation_picture(self.validation)]
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError("A deep GLM has no random effects; its inputs are in summary().")
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw weights and biases by layer, and the noise sd of normal responses."""

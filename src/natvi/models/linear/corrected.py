@@ -58,7 +58,7 @@ class CorrectedFit(GlmFit):
         names = [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])]
         columns = dict(zip(("mean", "sd", *interval_names(prob)), (mean, sd, low, high), strict=True))
         table = pd.DataFrame(columns, index=pd.Index(names))
-        return {"Coefficients": table.iloc[:p]} | ({"Dispersion": table.iloc[p:]} if len(names) > p else {})
+        return {"coefficients": table.iloc[:p]} | ({"dispersion": table.iloc[p:]} if len(names) > p else {})
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Return equally weighted draws `(num_samples, d)`."""

@@ -86,19 +86,12 @@ class GlmFit(RegressionFit):
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
         p, sds = len(self.names), self.sds
         mean = self.coordinates.coefficients(self.mean[:p])
-        tables = {"Coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
+        tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
         if self.dispersion_name is not None:
             row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
             columns = ("mean", "sd", *interval_names(prob))
-            tables["Dispersion"] = pd.DataFrame([row], columns=list(columns), index=pd.Index([self.dispersion_name]))
+            tables["dispersion"] = pd.DataFrame([row], columns=list(columns), index=pd.Index([self.dispersion_name]))
         return tables
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError(
-            "This model has no random effects: all its parameters are in summary(). For effects of groups fit "
-            "natvi.glmm with a formula such as 'y ~ x + (1 | group)'."
-        )
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Draw theta = mean + C z, shape `(num_samples, d)`, in the coordinates of the fit."""

@@ -17,12 +17,11 @@ from natvi.models.mixed.groups import group_codes, plain_labels
 from natvi.models.mixed.predict import draw_effects, predictor_moments
 from natvi.models.mixed.variance import (
     SharedCoordinates,
-    component_draws,
     component_names,
-    component_table,
     fresh_effects,
 )
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.predict import (
     KINDS,
     apply_mean,
@@ -43,7 +42,7 @@ PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class MixedFit(SharedCoordinates):
+class MixedFit(SharedCoordinates, RegressionFit):
     """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
 
     `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
@@ -94,14 +93,6 @@ class MixedFit(SharedCoordinates):
         R = np.asarray(self.posterior.inverse_shared)
         return np.asarray(self.posterior.mean.shared), R.T @ R
 
-    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
-        """Return the fixed effects and the variance components."""
-        p = len(self.fixed_names)
-        mean, covariance = self.shared_moments()
-        mean, covariance = self.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
-        fixed = gaussian_table(list(self.fixed_names), mean, np.sqrt(np.diag(covariance)), prob)
-        return {"Fixed effects": fixed, "Variance components": component_table(self, prob)}
-
     def random_effects(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of every group's effects."""
         r, n = self.posterior.mean.local.shape
@@ -116,19 +107,6 @@ class MixedFit(SharedCoordinates):
         mean = self.coordinates.effects(np.asarray(self.posterior.mean.local)).ravel()
         return gaussian_table(range(len(mean)), mean, self.local_sds.ravel(), prob)
 
-    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the shared coordinates `(s, g)`."""
-        return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
-
-    def readings(self, shared: np.ndarray) -> np.ndarray:
-        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
-        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
-        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
-
-    def inner_readings(self, shared: np.ndarray) -> np.ndarray:
-        """Map draws as `readings` does, but to what no shift and no unit of a variable changes."""
-        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
-
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw fixed effects, variance components and random effects."""
         r, n = self.posterior.mean.local.shape
@@ -138,9 +116,7 @@ class MixedFit(SharedCoordinates):
                 "Draw fewer, or leave them out with random_effects=False."
             )
         local, shared = self.joint_draws(num_samples, seed, random_effects)
-        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
-        named = {name: fixed[:, j] for j, name in enumerate(self.fixed_names)}
-        named |= dict(zip(component_names(self), component_draws(self, shared).T, strict=True))
+        named = self.named(shared)
         if random_effects:
             local = self.coordinates.effects(local)
             named |= {f"{e}|{self.group_name}": local[:, k] for k, e in enumerate(self.random_names)}

@@ -1,22 +1,25 @@
 """From omega to what people read: sds and correlations of the random effects, and the dispersion parameter."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from itertools import combinations
 
 import numpy as np
 import pandas as pd
 
-from natvi.models.regression.fit import RegressionFit
+from natvi.families.table import Family
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.tables import interval_names, lognormal_row
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
 from natvi.target.random_effects import omega_positions
 
 NUM_DRAWS = 4000
 
 
-class SharedCoordinates(RegressionFit):
-    """A mixed model as its shared coordinates (beta, log dispersion, omega) know it: names and positions."""
+class SharedCoordinates(ABC):
+    """The shared coordinates (beta, log dispersion, omega) of a fitted mixed model, and what people read of them."""
 
+    family: Family
+    prior: Prior
     fixed_names: tuple[str, ...]
     random_names: tuple[str, ...]
     group_name: str
@@ -50,8 +53,33 @@ class SharedCoordinates(RegressionFit):
         return {dispersion: len(self.fixed_names)} if dispersion else {}
 
     @abstractmethod
+    def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the shared coordinates."""
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return the fixed effects and the variance components."""
+        p = len(self.fixed_names)
+        mean, covariance = self.shared_moments()
+        mean, covariance = self.prior.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
+        fixed = gaussian_table(list(self.fixed_names), mean, np.sqrt(np.diag(covariance)), prob)
+        return {"coefficients": fixed, "variance_components": component_table(self, prob)}
+
     def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Draw the shared coordinates `(s, g)`."""
+        return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
+
+    def readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
+        fixed = self.prior.coordinates.coefficients(shared[:, : len(self.fixed_names)])
+        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
+
+    def inner_readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws as `readings` does, but to what no shift and no unit of a variable changes."""
+        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
+
+    def named(self, shared: np.ndarray) -> dict[str, np.ndarray]:
+        """Return draws of fixed effects and variance components, by name."""
+        return dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
 
 
 def component_names(fit: SharedCoordinates) -> list[str]:
@@ -90,8 +118,8 @@ def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = F
     """
     r = len(fit.random_names)
     inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :], fit.correlated))
-    if fit.coordinates.random is not None and not inside:
-        inverse = inverse @ fit.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
+    if fit.prior.coordinates.random is not None and not inside:
+        inverse = inverse @ fit.prior.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
     covariance = np.swapaxes(inverse, 1, 2) @ inverse  # (W W')^-1
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     columns = [sds[:, k] for k in range(r)]
@@ -117,7 +145,7 @@ def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
         index=pd.Index(component_names(fit)),
     )
     exact = {}
-    M = fit.coordinates.random
+    M = fit.prior.coordinates.random
     if len(fit.random_names) == 1 or not fit.correlated:  # sd = M_kk / W_kk
         units = np.ones(len(fit.random_names)) if M is None else np.abs(np.diagonal(M))
         exact = {

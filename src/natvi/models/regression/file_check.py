@@ -6,11 +6,11 @@ from typing import Any
 from natvi.formula.columns import ColumnRecipe
 from natvi.result.file_check import Check, is_count, is_text
 
-FIELDS: dict[str, Check] = {
+PRIOR_FIELDS: dict[str, Check] = {
     "family": is_text,
     "prior": lambda value: isinstance(value, str | dict),  # read and checked by `restore_prior`
-    "num_rows": is_count,
 }
+FIELDS: dict[str, Check] = {**PRIOR_FIELDS, "num_rows": is_count}
 
 
 def check_columns(columns: Any, fixed: Sequence[str], random: Sequence[str] = ()) -> None:

@@ -58,8 +58,8 @@ class MarginalFit(DrawnFit):
         """Return the fixed effects and the variance components, from the weighted draws."""
         fixed = self.coordinates.coefficients(self.shared[:, : len(self.fixed_names)])
         return {
-            "Fixed effects": self._table(list(self.fixed_names), fixed, prob),
-            "Variance components": self._table(component_names(self), component_draws(self, self.shared), prob),
+            "coefficients": self._table(list(self.fixed_names), fixed, prob),
+            "variance_components": self._table(component_names(self), component_draws(self, self.shared), prob),
         }
 
     def _table(self, names: list[str], values: np.ndarray, prob: float) -> pd.DataFrame:

@@ -31,6 +31,7 @@ class Core:
         trace: The bound after every iteration.
         state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
         steps: The number of steps, where the trace does not hold every one of them.
+        optimizer: The rule that made the steps: "ascent" for exact ones, "snngm" and others for noisy ones.
     """
 
     model: FittedModel
@@ -44,6 +45,7 @@ class Core:
     state: Any = None
     check: Callable[[], tuple[Trust, ...]] = field(default=tuple)
     steps: int | None = None
+    optimizer: str | None = None
 
     @cached_property
     def _trust(self) -> Trust:

@@ -99,6 +99,7 @@ COMMON: dict[str, Check] = {
 }
 OPTIONAL: dict[str, Check] = {
     "steps": or_none(is_count),
+    "optimizer": or_none(is_text),
     "trust_numbers": is_pairs,
     "model_check": is_text,
     "model_check_reasons": is_texts,

@@ -13,6 +13,7 @@ from natvi.judge.predictive import ModelCheck
 from natvi.result import registry
 from natvi.result.against_data import AgainstData
 from natvi.result.model import DrawsPictures, FittedModel, HasConstraints, HasRandomEffects, HoldsRows, Predicts, ask
+from natvi.result.old_words import words_of_today
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
@@ -38,6 +39,7 @@ class Result(AgainstData):
         trace: The bound after every iteration.
         state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
         steps: The number of steps, where the trace does not hold every one of them.
+        optimizer: The rule that made the steps: "ascent" for exact ones, "snngm" and others for noisy ones.
     """
 
     def tables(self, prob: float = 0.95) -> dict[str, pd.DataFrame]:
@@ -170,6 +172,7 @@ class Result(AgainstData):
         arrays, document = self.model.store()
         document |= {
             "method": self.method,
+            "optimizer": self.optimizer,
             "structure": self.structure,
             "outcome": str(self.outcome),
             "trust": self.trust,
@@ -189,11 +192,13 @@ class Result(AgainstData):
     def restore(cls, model: FittedModel, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "Result":
         """Rebuild a saved result around its model."""
         outcome = Outcome(document["outcome"])
+        method, optimizer, structure = words_of_today(document["method"], document["structure"])
         verdict = Trust(document["trust"], tuple(document["trust_reasons"]), _numbers(document, "trust_numbers"))
         result = cls(
             model=model,
-            method=document["method"],
-            structure=document["structure"],
+            method=method,
+            structure=structure,
+            optimizer=document.get("optimizer", optimizer),
             outcome=outcome,
             elbo=float(document["elbo"]),
             elbo_se=float(document["elbo_se"]),

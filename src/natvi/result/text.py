@@ -22,12 +22,10 @@ MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!
 LINE_LENGTH = 100  # characters
 METHODS = {
     "gva": "Gaussian approximation",
-    "exact": "Gaussian approximation",
     "marginal": "random effects integrated out, weighted draws",
     "psis": "Gaussian approximation corrected by weighted draws",
     "rvb1": "Gaussian approximation of standardised random effects",
     "rvb2": "Gaussian approximation of standardised random effects",
-    "stochastic": "Gaussian approximation by noisy steps",
 }
 
 
@@ -38,8 +36,9 @@ def headline(result: Core) -> list[tuple[str, str]]:
     steps = result.steps or len(result.trace)
     se = "exact" if result.elbo_se == 0 else f"± {result.elbo_se:.2g}"
     lines = list(result.model.headline)
-    meaning = METHODS.get(result.method.partition(" ")[0])
-    method = f"{result.method} ({meaning})" if meaning else result.method
+    rule = "" if result.optimizer in (None, "ascent") else f" with {result.optimizer}"
+    meaning = METHODS.get(result.method)
+    method = f"{result.method}{rule} ({meaning})" if meaning else f"{result.method}{rule}"
     lines.append(("method", f"{method}, {result.outcome} after {steps} steps, {clock}"))
     lines.append(("ELBO", f"{result.elbo:,.3f} ({se})"))
     return lines

@@ -25,11 +25,11 @@ def go_on(result: Result, method: str) -> Result:
 
     Args:
         result: Of the exact ascent; its check is made when somebody asks, unless it is made here.
-        method: "auto", "psis" or "exact".
+        method: "auto", "psis" or "gva".
     """
     fit = result.model
     assert isinstance(fit, GlmFit) and fit.rows is not None
-    if method == "exact" or result.outcome is not Outcome.CONVERGED:
+    if method == "gva" or result.outcome is not Outcome.CONVERGED:
         return result
     started = time.perf_counter()
     if method == "psis":

@@ -14,10 +14,11 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
+from natvi.linalg import DiagonalFactor
 from natvi.models.linear.centring import Centring, centred_prior, find_centring
+from natvi.models.regression.options import find_rule
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.rows import Rows
-from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
 from natvi.run import Fitted, wander
 from natvi.run.algorithm import compose
 from natvi.run.batches import ArrayBatches, Batches
@@ -30,7 +31,6 @@ from natvi.target.regression_prior import RegressionPrior
 from natvi.target.scale_prior import ScalePrior
 from natvi.x64 import to_host
 
-OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga": pga, "vogn": vogn}
 LARGEST_RATIO = 1e3  # of the columns' sizes
 START_SD = 0.1
 WINDOW = 100
@@ -122,9 +122,7 @@ def run_algorithm(
     checkpoint_seconds: float,
 ) -> Fitted:
     """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")
-    rule = OPTIMIZERS[optimizer]() if step_size is None else OPTIMIZERS[optimizer](step_size)
+    rule = find_rule(optimizer, step_size, "diagonal" if isinstance(start.factor, DiagonalFactor) else "dense")
     return wander(
         compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples),
         start,

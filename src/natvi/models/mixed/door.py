@@ -14,12 +14,12 @@ from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
-from natvi.models.mixed.noisy.method import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
+from natvi.models.mixed.noisy.method import Noise, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
-from natvi.models.regression.options import check_options
+from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
@@ -33,7 +33,8 @@ from natvi.run.loop import LoopState
 from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64, to_host
 
-STRUCTURES = {"gva": "arrow", "marginal": "draws"}
+METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
+ARROW = "arrow"
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,17 +99,17 @@ class MixedModel:
             The result, converged or not: nothing is thrown away.
         """
         noise = Noise(order, step_size, num_samples, seed)
-        optimizer = choose_optimizer(method, optimizer, noise)
+        fitting = choose_method(METHODS, method, optimizer, noise._asdict(), ARROW)
         keeping = check_options(
             max_steps,
-            500 if optimizer == ASCENT else 40_000,
+            40_000 if fitting.is_noisy else 500,
             tolerance,
             state=state,
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
         )
-        if optimizer == ASCENT and state is not None and not isinstance(state, LoopState):
+        if not fitting.is_noisy and state is not None and not isinstance(state, LoopState):
             raise ValueError(
                 f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
                 "it out to start afresh."
@@ -118,19 +119,20 @@ class MixedModel:
             mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant)
             target, start, place = mixed
             named = partial(self._fitted, place=place)
-            if optimizer != ASCENT:
-                return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
+            if fitting.is_noisy:
+                return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
             covariances = to_host(local_covariances(fitted.gaussian))
         posterior = fitted.gaussian
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
-        chosen = choose(stage, method, progress)
+        chosen = choose(stage, fitting.method, progress)
         concerns = chosen.concerns
         return Result(
             model=chosen.model,
             method=chosen.method,
-            structure=STRUCTURES[chosen.method],
+            optimizer=fitting.optimizer,
+            structure=ARROW,
             outcome=chosen.outcome,
             elbo=chosen.elbo,
             elbo_se=chosen.elbo_se,

@@ -90,6 +90,7 @@ def fit_mixed_batches(
     return Result(
         model=model,
         method="gva",
+        optimizer="ascent",
         structure="arrow",
         outcome=outcome,
         elbo=elbo,

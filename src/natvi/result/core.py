@@ -18,21 +18,7 @@ DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.STOPPED_EARLY, Outcom
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Core:
-    """How a fit was made, how it ended, and how far it can be trusted.
-
-    Attributes:
-        model: The fitted model behind the tables and predictions.
-        method: How the posterior was approximated.
-        structure: The shape of the Gaussian.
-        outcome: How the optimisation ended.
-        elbo: The evidence lower bound on the user's scale, constants included.
-        elbo_se: Its Monte Carlo error; 0 when exact.
-        seconds: Time by `compile`, `run` and `total`.
-        trace: The bound after every iteration.
-        state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
-        steps: The number of steps, where the trace does not hold every one of them.
-        optimizer: The rule that made the steps: "ascent" for exact ones, "snngm" and others for noisy ones.
-    """
+    """How a fit was made, how it ended, and how far it can be trusted. `Result` tells what the fields are."""
 
     model: FittedModel
     method: str

@@ -9,7 +9,7 @@ import pandas as pd
 
 from natvi.models.density.space.bijectors import bijector_by_name
 from natvi.models.density.space.parameters import Parameters
-from natvi.models.regression.tables import gaussian_table, interval_names
+from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
 
 
@@ -69,8 +69,7 @@ class DensityFit:
             return {"parameters": gaussian_table(names, self.mean, self.sds, prob)}
         low, high = np.quantile(self.draws, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
         columns = (self.draws.mean(axis=0), self.draws.std(axis=0), low, high)
-        found = dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True))
-        return {"parameters": pd.DataFrame(found, index=pd.Index(names))}
+        return {"parameters": interval_table(names, columns, prob)}
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the parameters by the names of their leaves, each `(num_samples, *shape)`."""

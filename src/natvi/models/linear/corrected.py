@@ -7,11 +7,11 @@ import numpy as np
 import pandas as pd
 
 from natvi.judge.importance import Weighted
-from natvi.metrics.psis import resample, weighted_quantiles
+from natvi.metrics.psis import resample
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.regression.predict import drawn_columns
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.models.regression.tables import interval_names
+from natvi.models.regression.tables import weighted_table
 
 PREDICTIVE_DRAWS = 2000
 
@@ -51,13 +51,8 @@ class CorrectedFit(GlmFit):
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one, from the weighted draws."""
-        p, values = len(self.names), self.readings(self.theta)
-        mean = self.weights @ values
-        sd = np.sqrt(self.weights @ (values - mean) ** 2)
-        low, high = weighted_quantiles(values, self.weights, [0.5 - prob / 2, 0.5 + prob / 2])
-        names = [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])]
-        columns = dict(zip(("mean", "sd", *interval_names(prob)), (mean, sd, low, high), strict=True))
-        table = pd.DataFrame(columns, index=pd.Index(names))
+        p, names = len(self.names), self.shared_names()
+        table = weighted_table(names, self.readings(self.theta), self.weights, prob)
         return {"coefficients": table.iloc[:p]} | ({"dispersion": table.iloc[p:]} if len(names) > p else {})
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:

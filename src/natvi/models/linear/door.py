@@ -17,23 +17,24 @@ from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
-from natvi.models.regression.prior.predictive import draw_from_predictors
+from natvi.models.regression.prior.predictive import DrawsFromPrior
 from natvi.models.regression.rows import Rows
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
-from natvi.run.settings import check_count, check_seed
+from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
 METHODS = ("auto", "gva", "psis")
 
 
 @dataclass(frozen=True, eq=False)
-class GlmModel:
+class GlmModel(DrawsFromPrior):
     """A generalized linear model with its data, ready to be fitted.
 
     Attributes:
@@ -122,28 +123,14 @@ class GlmModel:
         result = self._result(fitted, chosen.optimizer, watch)
         return result if chosen.is_noisy else go_on(result, chosen.method)
 
-    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
-        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
+    @property
+    def trials(self) -> np.ndarray | None:
+        """Trials of every row of a binomial response, or None."""
+        return self.rows.trials
 
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
-
-        Returns:
-            A response for every draw and row of the data; of trials the successes.
-
-        Example:
-            >>> import natvi
-            >>> model = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli")
-            >>> model.prior_predictive(5).shape[0]
-            5
-        """
-        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
-        rows, p = self.rows, len(self.names)
-        theta = draw_prior(self.prior, num_draws, np.random.default_rng(seed))
-        eta = theta[:, :p] @ rows.X.T + (0.0 if rows.offset is None else rows.offset)
-        disp = theta[:, p] if self.family.has_dispersion else None
-        return draw_from_predictors(self.family, eta, disp, rows.trials, seed)
+    def prior_draws(self, num_draws: int, rng: np.random.Generator) -> Drawn:
+        """Draw coefficients and dispersion from the prior."""
+        return Drawn(self.family, self.rows.covariates, draw_prior(self.prior, num_draws, rng))
 
     def _result(self, fitted: Fitted, optimizer: str, watch: Stopwatch) -> Result:
         model = GlmFit(

@@ -13,11 +13,11 @@ from natvi.models.linear.new_rows import array_covariates, array_labels, array_r
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, prediction_table, response_moments
+from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
+from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 
@@ -89,8 +89,7 @@ class GlmFit(RegressionFit):
         tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
         if self.dispersion_name is not None:
             row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
-            columns = ("mean", "sd", *interval_names(prob))
-            tables["dispersion"] = pd.DataFrame([row], columns=list(columns), index=pd.Index([self.dispersion_name]))
+            tables["dispersion"] = interval_table([self.dispersion_name], np.array(row)[:, None], prob)
         return tables
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
@@ -132,10 +131,11 @@ class GlmFit(RegressionFit):
             raise ValueError(f"groups={groups!r} is for models with random effects; this one has none. Leave it out.")
         check_word("kind", kind, KINDS)
         if new_data is None:
-            rows = self.training_rows().covariates
-            return prediction_table(self.columns_of(rows, kind, prob), prob, pd.RangeIndex(rows.num_rows))
-        index = array_labels(new_data) if self.columns is None else as_frame(new_data).index
-        return prediction_table(self.columns_of(self.covariates_of(new_data), kind, prob), prob, index)
+            rows, index = self.training_rows().covariates, pd.RangeIndex(self.num_rows)
+        else:
+            index = array_labels(new_data) if self.columns is None else as_frame(new_data).index
+            rows = self.covariates_of(new_data)
+        return interval_table(index, self.columns_of(rows, kind, prob), prob)
 
     def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""

@@ -56,8 +56,6 @@ def _check_shapes(fit: GlmFit, arrays: dict[str, np.ndarray]) -> None:
     for name, shapes in allowed.items():
         if arrays[name].shape not in shapes:
             raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shapes[0]} is needed")
-    if fit.columns is not None and len(fit.columns.fixed_names) != len(fit.names):
-        raise ValueError(f"{len(fit.columns.fixed_names)} columns for {len(fit.names)} names")
 
 
 def _corrected(fit: GlmFit, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CorrectedFit:

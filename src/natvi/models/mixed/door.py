@@ -19,18 +19,18 @@ from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
+from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
-from natvi.models.regression.prior.predictive import draw_from_predictors
+from natvi.models.regression.prior.predictive import DrawsFromPrior
 from natvi.models.regression.response import encode_response, refuse_overflow
 from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
 from natvi.run.loop import LoopState
-from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64, to_host
 
 METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
@@ -38,7 +38,7 @@ ARROW = "arrow"
 
 
 @dataclass(frozen=True, eq=False)
-class MixedModel:
+class MixedModel(DrawsFromPrior):
     """A mixed model with its data, ready to be fitted; the columns of `design` are those of the prior's coordinates."""
 
     formula: str
@@ -143,33 +143,16 @@ class MixedModel:
             steps=chosen.steps,
         )
 
-    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
-        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
-
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
-
-        Returns:
-            A response for every draw and row of the data; of trials the successes.
-
-        Example:
-            >>> import natvi
-            >>> model = natvi.glmm("Reaction ~ Days + (Days | Subject)", natvi.data.load_sleepstudy())
-            >>> model.prior_predictive(5).shape[0]
-            5
-        """
-        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
-        design, rng = self.design, np.random.default_rng(seed)
-        assert design.group_codes is not None and design.group_labels is not None
+    def prior_draws(self, num_draws: int, rng: np.random.Generator) -> Drawn:
+        """Draw shared coordinates and random effects from the prior."""
+        design = self.design
+        assert design.group_labels is not None
         p, r = design.X.shape[1], design.Z.shape[1]
         shared = draw_prior(self.prior, num_draws, rng)
         W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
         effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
-        rows = Covariates(design.X, design.offset, design.Z, design.group_codes)
-        disp = shared[:, p] if self.family.has_dispersion else None
-        return draw_from_predictors(self.family, rows.predictors(shared, effects), disp, self.trials, seed)
+        return Drawn(self.family, Covariates(design.X, design.offset, design.Z, design.group_codes), shared, effects)
 
     def _fitted(self, posterior: ArrowPrecision, covariances: np.ndarray, place: np.ndarray) -> MixedFit:
         """Put names on a Gaussian, its groups brought from the target's order into the data's.

@@ -28,12 +28,11 @@ from natvi.models.regression.predict import (
     check_word,
     drawn_columns,
     gaussian_columns,
-    prediction_table,
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.models.regression.tables import gaussian_table
+from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes
@@ -164,7 +163,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
             columns[:, seen] = self.known_columns(rows.take(seen), kind, prob)
         if not seen.all():
             columns[:, ~seen] = self._averaged_columns(rows.take(~seen), kind, prob)
-        table = prediction_table(columns, prob, index)
+        table = interval_table(index, columns, prob)
         table.attrs["new_groups"] = new
         return table
 

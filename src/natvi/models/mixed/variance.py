@@ -9,7 +9,7 @@ import pandas as pd
 from natvi.families.table import Family
 from natvi.models.regression.names import dispersion_name
 from natvi.models.regression.prior.choice import Prior
-from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
+from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.target.random_effects import omega_positions
 
 NUM_DRAWS = 4000
@@ -138,12 +138,8 @@ def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
     mean, covariance = fit.shared_moments()
     values = component_draws(fit, fit.shared_draws(NUM_DRAWS, np.random.default_rng(0)))
     tail = 0.5 - prob / 2
-    low, high = interval_names(prob)
     quantiles = np.quantile(values, [tail, 1 - tail], axis=0)
-    table = pd.DataFrame(
-        {"mean": values.mean(0), "sd": values.std(0, ddof=1), low: quantiles[0], high: quantiles[1]},
-        index=pd.Index(component_names(fit)),
-    )
+    table = interval_table(component_names(fit), (values.mean(0), values.std(0, ddof=1), *quantiles), prob)
     exact = {}
     M = fit.prior.coordinates.random
     if len(fit.random_names) == 1 or not fit.correlated:  # sd = M_kk / W_kk

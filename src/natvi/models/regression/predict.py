@@ -1,18 +1,15 @@
 """From linear predictors to predictions: the expected response under a Gaussian predictor, or from draws of it."""
 
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pandas as pd
 from jaxtyping import Float
 from scipy.special import ndtr, ndtri
 
 from natvi.families.table import Family
 from natvi.models.regression.rows import Covariates
-from natvi.models.regression.tables import interval_names
 from natvi.x64 import float64
 
 KINDS = ("response", "link")
@@ -28,11 +25,6 @@ def check_word(name: str, value: str, allowed: tuple[str, ...]) -> None:
     """Refuse a word that is not among those allowed."""
     if value not in allowed:
         raise ValueError(f"{name} must be one of {', '.join(map(repr, allowed))}, not {value!r}.")
-
-
-def prediction_table(columns: Float[np.ndarray, "4 n"], prob: float, index: Any) -> pd.DataFrame:
-    """Return mean, sd and interval as a table with a line for every row."""
-    return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=index)
 
 
 def gaussian_columns(

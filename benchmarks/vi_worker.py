@@ -23,7 +23,7 @@ from benchmarks.answering import Answer, answer_commands
 from natvi import optimize, recipes
 from natvi.derivatives import exact_derivatives
 from natvi.linalg import ArrowVector
-from natvi.models.mixed.stochastic import default_start, fit_mixed_stochastic
+from natvi.models.mixed.noisy.stochastic import default_start, fit_mixed_stochastic
 from natvi.models.mixed.target import build_target
 from natvi.run import climb_groups, wander
 from natvi.x64 import float64

@@ -17,8 +17,7 @@ import numpy as np
 from experiments.algorithms import FIXED, PILOT_SEED, SEED, choose, shorten
 from experiments.memory import Arrays, recall
 from experiments.mixed_problems import PROBLEMS, MixedProblem
-from natvi.models.mixed.stochastic import (
-    OPTIMIZERS,
+from natvi.models.mixed.noisy.stochastic import (
     MixedStochasticFit,
     StochasticRun,
     default_start,
@@ -26,6 +25,7 @@ from natvi.models.mixed.stochastic import (
     fit_mixed_stochastic,
     mixed_algorithm,
 )
+from natvi.models.regression.options import RULES as OPTIMIZERS
 from natvi.optimize.rule import Rule
 from natvi.run import Outcome
 from natvi.run.algorithm import State

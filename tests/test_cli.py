@@ -18,6 +18,7 @@ from natvi import cli
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
 
+NOISY = ("--method", "gva", "--optimizer", "adam")
 FORMULA = "y ~ base*trt + age + visit + (1 | subject)"
 
 
@@ -140,7 +141,7 @@ def test_a_formula_without_groups_is_a_linear_model(tmp_path: Path) -> None:
     result = run("fit", tmp_path / "data.csv", "y ~ base + trt", *options, "--out", tmp_path / "out", "--json", "-")
     document = strict(result.stdout)
     assert list(document["coefficients"]) == ["Intercept", "base", "trt"] and list(document["dispersion"]) == ["sigma"]
-    assert document["random_effects"] == {} and document["method"] == "exact" and document["outcome"] == "converged"
+    assert document["random_effects"] == {} and document["method"] == "gva" and document["outcome"] == "converged"
     direct = natvi.glm("y ~ base + trt", frame, prior=5.0, weights="visit2").fit()
     assert document["elbo"] == pytest.approx(direct.elbo, rel=1e-9)
     assert "N(0, 5²) on every coefficient" in run("show", tmp_path / "out" / "fit.natvi").stdout
@@ -167,15 +168,21 @@ def test_settings_of_the_steps_reach_the_fit(table: str, tmp_path: Path, monkeyp
     exact = ("gva", "--optimizer", "ascent", "--tolerance", "1e-6", "--seed", "3", "--checkpoint", tmp_path / "a.ckpt")
     expected = {"method": "gva", "optimizer": "ascent", "tolerance": 1e-6, "checkpoint": tmp_path / "a.ckpt"}
     assert asked(monkeypatch, natvi.MixedModel, *grouped, *exact) == expected | {"progress": True}
-    plain = (table, "y ~ base", "--method", "stochastic", "--batch-size", "50")
+    plain = (table, "y ~ base", "--method", "gva", "--batch-size", "50")
     found = asked(monkeypatch, GlmModel, *plain, *noise)
-    assert found == settings | {"method": "stochastic", "batch_size": 50, "seed": 0}
+    assert found == settings | {"method": "gva", "batch_size": 50, "seed": 0}
 
 
 def test_noisy_steps_of_a_linear_model(table: str) -> None:
-    noise = ("--method", "stochastic", "--optimizer", "nagm", "--step-size", "0.01", "--seed", "5", "--max-steps", "40")
+    noise = ("--method", "gva", "--optimizer", "nagm", "--step-size", "0.01", "--seed", "5", "--max-steps", "40")
     document = strict(run("fit", table, "y ~ base", "--prior", "2", *noise, "--json", "-").stdout)
-    assert document["method"] == "stochastic nagm" and document["outcome"] == "max_steps"
+    assert (document["method"], document["optimizer"]) == ("gva", "nagm") and document["outcome"] == "max_steps"
+
+
+def test_methods_of_before_are_understood_and_renamed(table: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.warns(DeprecationWarning, match="method='stochastic' is now method='gva' with optimizer='snngm'"):
+        found = asked(monkeypatch, GlmModel, table, "y ~ base", "--method", "stochastic", "--batch-size", "50")
+    assert found == {"method": "gva", "optimizer": "snngm", "batch_size": 50, "seed": 0, "progress": True}
 
 
 # --- mistakes ----------------------------------------------------------------------------------------------
@@ -196,7 +203,7 @@ def test_brackets_in_messages_are_not_markup(
     ("formula", "options", "words"),
     [
         ("y ~ bsae + (1 | subject)", [], "no column 'bsae' in the data. Did you mean 'base'?"),
-        ("y ~ base", ["--family", "poisson", "--method", "gva"], "not 'gva'"),
+        ("y ~ base", ["--family", "poisson", "--method", "rvb1"], "not 'rvb1'"),
         ("y ~ base", ["--family", "poisson", "--link", "probit"], "no link 'probit'"),
         (FORMULA, ["--family", "poisson", "--structure", "dense"], "without random effects"),
         ("y ~ base + (1 | subject", [], "cannot read the formula"),
@@ -222,15 +229,23 @@ def test_brackets_in_messages_are_not_markup(
         (FORMULA, ["--max-steps", "0"], "max_steps must be a whole number of at least 1"),
         (FORMULA, ["--tolerance", "2"], "tolerance must be a number between 0 and 1"),
         (FORMULA, ["--missing", "keep"], "not 'keep'"),
-        ("y ~ base", ["--optimizer", "adam"], "Give --method stochastic, or leave --optimizer out"),
-        ("y ~ base", ["--method", "exact", "--optimizer", "ascent"], "Give --method stochastic, or leave --optimizer"),
-        ("y ~ base", ["--method", "exact", "--batch-size", "9"], "Give --method stochastic, or leave --batch-size out"),
-        ("y ~ base", ["--method", "stochastic", "--optimizer", "sgd"], "optimizer must be one of 'adam'"),
-        ("y ~ base", ["--method", "stochastic", "--tolerance", "0.1"], "--tolerance is for exact steps"),
-        ("y ~ base", ["--method", "stochastic", "--batch-size", "0"], "batch_size must be"),
-        ("y ~ base", ["--method", "stochastic", "--order", "3"], "order must be"),
-        ("y ~ base", ["--method", "stochastic", "--num-samples", "0"], "num_samples must be"),
-        ("y ~ base", ["--method", "stochastic", "--step-size", "-1"], "A step size must be positive and finite"),
+        ("y ~ base", ["--optimizer", "adam"], "Give --method gva with it, or leave --optimizer out"),
+        ("y ~ base", ["--method", "psis", "--optimizer", "adam"], "Give --method gva with it, or leave --optimizer"),
+        ("y ~ base", ["--method", "gva", "--batch-size", "9"], "Give --optimizer snngm, or leave --batch-size out"),
+        ("y ~ base", ["--method", "gva", "--optimizer", "sgd"], "optimizer must be one of 'ascent', 'adam'"),
+        (
+            "y ~ base",
+            [*NOISY, "--tolerance", "0.1"],
+            "--tolerance is for exact steps",
+        ),
+        ("y ~ base", [*NOISY, "--batch-size", "0"], "batch_size must be"),
+        ("y ~ base", [*NOISY, "--order", "3"], "order must be"),
+        ("y ~ base", [*NOISY, "--num-samples", "0"], "num_samples must be"),
+        (
+            "y ~ base",
+            [*NOISY, "--step-size", "-1"],
+            "A step size must be positive and finite",
+        ),
         (FORMULA, ["--method", "rvb1", "--step-size", "-1"], "A step size must be positive and finite"),
     ],
 )

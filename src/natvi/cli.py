@@ -20,8 +20,8 @@ from natvi.formula.dot import expand_dot, has_dot
 from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
 from natvi.models.loading import load
-from natvi.models.mixed.door import glmm
-from natvi.models.mixed.methods import METHODS
+from natvi.models.mixed.door import METHODS, glmm
+from natvi.models.regression.options import ASCENT, NOISY, OLD_METHODS, understand
 from natvi.result import Result
 from natvi.run import storage
 from natvi.run.program_cache import keep_programs
@@ -41,17 +41,17 @@ def fit(
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, exact, psis or stochastic.")
+        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, gva or psis.")
     ] = "auto",
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
-    structure: Annotated[str | None, typer.Option(help="Without groups: dense or diagonal.")] = None,
+    structure: Annotated[str | None, typer.Option(help="Without groups: auto, dense or diagonal.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column that says how often each row counts.")] = None,
     missing: Annotated[str, typer.Option(help="Rows with missing values: drop or error.")] = "drop",
     optimizer: Annotated[
         str | None,
         typer.Option(
-            help="For noisy steps (gva, rvb1, rvb2; stochastic): snngm, nagm, adam, nadam, pga or vogn; "
-            "ascent for exact ones."
+            help="For noisy steps (gva, rvb1, rvb2): snngm, nagm, adam, nadam, pga, vogn; "
+            "ivon with --structure diagonal; ascent for exact ones."
         ),
     ] = None,
     order: Annotated[int | None, typer.Option(help="For noisy steps: 1 or 2, derivatives of the log-density.")] = None,
@@ -81,14 +81,19 @@ def fit(
                 raise ValueError(
                     f"{_flag(name)} is for models without random effects. Leave it out, or leave out (... | group)."
                 )
-    noisy = _is_noisy(grouped, method, optimizer)
-    _check_steps(grouped, method, noisy, _given(optimizer=optimizer) | steps, tolerance)
+    if method in OLD_METHODS:
+        old = method
+        method, optimizer = understand(method, optimizer)
+        notices.print(f"--method {old} is now --method {method} --optimizer {optimizer}.", highlight=False)
+    noisy = _is_noisy(method, optimizer)
+    methods = METHODS if grouped else GLM_METHODS
+    _check_steps(methods, method, noisy, _given(optimizer=optimizer) | steps, tolerance)
     settings: dict[str, Any] = {"method": method, "progress": True} | _given(optimizer=optimizer) | steps | loop
     if grouped:
         noise: dict[str, Any] = {"seed": seed} if noisy else {}  # the others take exact steps
         result = glmm(formula, _read(data), **options).fit(**settings, **noise)
     else:
-        model = glm(formula, _read(data), **options, structure=structure or "dense")
+        model = glm(formula, _read(data), **options, structure=structure or "auto")
         result = model.fit(**settings, seed=seed)
     _deliver(result, out, report, json_file)
 
@@ -102,28 +107,27 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _is_noisy(grouped: bool, method: str, optimizer: str | None) -> bool:
+def _is_noisy(method: str, optimizer: str | None) -> bool:
     """Whether the fit takes noisy steps."""
-    if not grouped:
-        return method == "stochastic"
-    return method in ("rvb1", "rvb2") or (method == "gva" and optimizer not in (None, "ascent"))
+    return method in ("rvb1", "rvb2") or (method == "gva" and optimizer not in (None, ASCENT))
 
 
-def _check_steps(grouped: bool, method: str, noisy: bool, given: dict[str, Any], tolerance: float | None) -> None:
+def _check_steps(
+    methods: tuple[str, ...], method: str, noisy: bool, given: dict[str, Any], tolerance: float | None
+) -> None:
     """Refuse settings of steps that the fit does not take; an unknown method is left to the model to explain."""
     if noisy and tolerance is not None:
         raise ValueError(
             "--tolerance is for exact steps; noisy ones stop when the bound no longer rises. Leave it "
             "out; --max-steps sets a limit."
         )
-    exact = ("optimizer", "ascent") if grouped else None  # the name that stands for exact steps
-    unused = [name for name, value in given.items() if (name, value) != exact]
-    if noisy or not unused or method not in (METHODS if grouped else GLM_METHODS):
+    unused = [name for name, value in given.items() if (name, value) != ("optimizer", ASCENT)]
+    if noisy or not unused or method not in methods:
         return
-    cure = "--method stochastic"
-    if grouped and unused[0] == "optimizer":
-        cure = "--method gva, rvb1 or rvb2 with it"
-    elif grouped:
+    if unused[0] == "optimizer":
+        fitting = [word for word in methods if word in NOISY]
+        cure = f"--method {', '.join(fitting[:-1])}{' or ' if fitting[1:] else ''}{fitting[-1]} with it"
+    else:
         cure = "--optimizer snngm" if method == "gva" else "--method gva --optimizer snngm"
     flag = _flag(unused[0])
     raise ValueError(
@@ -159,8 +163,8 @@ def demo(report: Annotated[Path, typer.Option(help="Where to write the page.")] 
 
 def summary_document(result: Result, prob: float = 0.95) -> dict:
     """Return what `--json` writes."""
-    tables = result.model.tables(prob)
-    dispersion = tables.get("Dispersion")
+    tables = result.tables(prob)
+    dispersion = tables.get("dispersion")
     return {
         "outcome": str(result.outcome),
         "trust": result.trust,
@@ -170,11 +174,12 @@ def summary_document(result: Result, prob: float = 0.95) -> dict:
         "prior_check": result.prior_check,
         "prior_check_reasons": list(result.prior_check_reasons),
         "method": result.method,
+        "optimizer": result.optimizer,
         "elbo": result.elbo,
         "coefficients": result.fixed_effects(prob).to_dict(orient="index"),
         **({} if dispersion is None else {"dispersion": dispersion.to_dict(orient="index")}),
-        "random_effects": tables["Variance components"].to_dict(orient="index")
-        if "Variance components" in tables
+        "random_effects": tables["variance_components"].to_dict(orient="index")
+        if "variance_components" in tables
         else {},
         "seconds": result.seconds,
         "versions": {name: metadata.version(name) for name in ("natvi", "jax", "jaxlib", "numpy")}

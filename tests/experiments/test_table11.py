@@ -12,7 +12,8 @@ from experiments.paper_table11 import WHOLE, paper
 from experiments.report import Report
 
 from experiments import figure10, mixed_runs, mixed_scores, table11
-from natvi.models.mixed.stochastic import OPTIMIZERS, mixed_algorithm
+from natvi.models.mixed.noisy.stochastic import mixed_algorithm
+from natvi.models.regression.options import RULES
 from natvi.x64 import float64
 from strategies import quick_jit
 
@@ -51,7 +52,7 @@ def test_a_learning_rate_in_the_state_is_the_rule_with_that_rate(problem, way, r
     target, alpha = problem.built.target, 0.02
     adjustable, start = begin(target, way, rule, alpha)
     with float64():
-        ours, theirs = (mixed_algorithm(target, way, r) for r in (adjustable, OPTIMIZERS[rule](alpha)))
+        ours, theirs = (mixed_algorithm(target, way, r) for r in (adjustable, RULES[rule](alpha)))
         a, b = start.algorithm, theirs.init(start.algorithm.gaussian)
         move_a, move_b = quick_jit(ours.step), quick_jit(theirs.step)
         for key in jax.random.split(jax.random.key(0), 3):

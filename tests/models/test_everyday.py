@@ -39,7 +39,7 @@ def test_fitted_models_travel(events: natvi.Result) -> None:
     for way in (*ways, copy.deepcopy):
         again = way(events.model)
         assert again.family is events.model.family
-        pd.testing.assert_frame_equal(again.tables(0.9)["Fixed effects"], events.model.tables(0.9)["Fixed effects"])
+        pd.testing.assert_frame_equal(again.tables(0.9)["coefficients"], events.model.tables(0.9)["coefficients"])
 
 
 def test_no_fixed_effects() -> None:

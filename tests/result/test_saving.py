@@ -257,3 +257,22 @@ def test_loading_in_a_fresh_process(saved: Path, counts: natvi.Result) -> None:
     run = subprocess.run([sys.executable, "-c", READER, str(saved)], capture_output=True, text=True, timeout=120)
     assert run.returncode == 0, run.stderr
     assert run.stdout == f"{counts!r}\n{counts.sample(128, seed=4)['base'].tobytes().hex()}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (("gva snngm", "arrow"), ("gva", "snngm", "arrow")),
+        (("marginal", "draws"), ("marginal", "ascent", "arrow")),
+        (("exact", "dense"), ("gva", "ascent", "dense")),
+        (("rvb1 adam", "block"), ("rvb1", "adam", "block")),
+    ],
+)
+def test_words_of_earlier_files_are_understood(
+    before: tuple[str, str], now: tuple[str, str, str], counts: natvi.Result, tmp_path: Path
+) -> None:
+    arrays, document = counts.contents()
+    del document["optimizer"]
+    storage.write(tmp_path / "old.natvi", "fit", arrays, document | {"method": before[0], "structure": before[1]})
+    found = natvi.load(tmp_path / "old.natvi")
+    assert (found.method, found.optimizer, found.structure) == now

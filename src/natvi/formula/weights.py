@@ -41,20 +41,28 @@ def read_weights(weights: Any, frame: pd.DataFrame) -> RowWeights | None:
     if weights is None:
         return None
     if isinstance(weights, str):
-        column, name, expression = read_column(frame, weights), weights, Expression("column", name=weights)
-    else:
-        column, name, expression = _series(weights, frame), "weights", None
+        values = _numbers(read_column(frame, weights), weights, frame.index)
+        return RowWeights(values, weights, Expression("column", name=weights))
+    return RowWeights(weights_of_rows(weights, frame.index), "weights", None)
+
+
+def weights_of_rows(weights: Any, index: pd.Index) -> Array:
+    """Reads one weight for each of the rows that `index` labels; raises `ValueError` as `read_weights` does."""
+    return _numbers(_series(weights, index), "weights", index)
+
+
+def _numbers(column: pd.Series, name: str, index: pd.Index) -> Array:
     if column_kind(column) != "numeric":
         raise ValueError(f"the weights {name!r} must be numbers, not text or categories. Use pd.to_numeric.")
     values = column.to_numpy(dtype=np.float64, na_value=np.nan)
-    _check(values, name, frame.index)
-    return RowWeights(values, name, expression)
+    _check(values, name, index)
+    return values
 
 
-def _series(weights: Any, frame: pd.DataFrame) -> pd.Series:
-    needed = f"Give the name of a column, or an array with one number for each of the {len(frame)} rows"
+def _series(weights: Any, index: pd.Index) -> pd.Series:
+    needed = f"Give the name of a column, or an array with one number for each of the {len(index)} rows"
     if isinstance(weights, pd.Series):
-        if len(weights) == len(frame) and not weights.index.equals(frame.index):
+        if len(weights) == len(index) and not weights.index.equals(index):
             raise ValueError(
                 "the index of the weights differs from that of the data, so it is not clear which weight belongs to "
                 "which row. Use weights.loc[data.index] to match labels, or weights.to_numpy() to go by position."
@@ -65,9 +73,9 @@ def _series(weights: Any, frame: pd.DataFrame) -> pd.Series:
         if array.ndim != 1:
             raise ValueError(f"weights of {type(weights).__name__} with {array.ndim} axes. {needed}.")
         column = pd.Series(array)
-    if len(column) != len(frame):
+    if len(column) != len(index):
         raise ValueError(
-            f"there are {len(column)} weights for {len(frame)} rows. {needed}, also for rows that will be dropped."
+            f"there are {len(column)} weights for {len(index)} rows. {needed}, also for rows that will be dropped."
         )
     return column.rename("weights")
 

@@ -2,39 +2,34 @@
 
 from importlib import import_module
 from pathlib import Path
+from pkgutil import iter_modules
 from typing import Any
 
 import numpy as np
 
-from natvi.models.file_check import check_contents
-from natvi.result import Result
+from natvi import models
+from natvi.result import Result, registry
 from natvi.result.result import KIND
 from natvi.run import storage
-
-# kind of a model in a file -> module and class; imported when such a file is loaded
-MODELS = {
-    "deep_glm": ("deep.glm_fit", "DeepGlmFit"),
-    "density": ("density.posterior", "DensityFit"),
-    "glm": ("linear.posterior", "GlmFit"),
-    "glmm": ("mixed.posterior", "MixedFit"),
-}
 
 
 def load(path: str | Path) -> Result:
     """Load a fit saved by `Result.save`; nothing in the file is executed."""
     arrays, document = storage.read(path, KIND)
-    name = document.get("model") if isinstance(document, dict) else None
-    if name == "bnn":
+    kind = document.get("model") if isinstance(document, dict) else None
+    _ask_models()
+    if kind in registry.OWN_DOORS:
         raise storage.StorageError(
             f"{path} holds the weights of a net, whose function no file keeps. Load it with that: "
-            "natvi.bnn(apply, params).load(path)."
+            f"{registry.OWN_DOORS[kind]}."
         )
-    if not isinstance(name, str) or name not in MODELS:
+    module = registry.find_module(kind)
+    if module is None:
         raise storage.StorageError(
-            f"{path} holds a model of kind {name!r}, which this natvi does not know; upgrade it."
+            f"{path} holds a model of kind {kind!r}, which this natvi does not know; upgrade it."
         )
     try:
-        check_contents(arrays, document)
+        module.check(arrays, document)
         return rebuild(arrays, document)
     except Exception as error:  # whatever a forged file leads to
         raise storage.StorageError(
@@ -45,6 +40,13 @@ def load(path: str | Path) -> Result:
 
 def rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
     """Make a result of what `Result.contents` gave."""
-    module, name = MODELS[document["model"]]
-    model = getattr(import_module(f"natvi.models.{module}"), name)
-    return Result.restore(model.restore(arrays, document), arrays, document)
+    _ask_models()
+    model = registry.find_module(document["model"]).restore(arrays, document)
+    return Result.restore(model, arrays, document)
+
+
+def _ask_models() -> None:
+    """Import every sub-room of models, but not what is in it: each adds its kinds to the registry."""
+    for room in iter_modules(models.__path__):
+        if room.ispkg:
+            import_module(f"natvi.models.{room.name}")

@@ -1,6 +1,6 @@
-"""What a model hands to its result."""
+"""What a model hands to its result: a core that every model has, and capabilities that it adds or not."""
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ from natvi.judge.predictive import ModelCheck
 
 @runtime_checkable
 class FittedModel(Protocol):
-    """What a model hands to its result: names, tables, draws, predictions, and itself as plain data."""
+    """The core: what was fitted, tables, draws, and the model as plain data."""
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -18,11 +18,7 @@ class FittedModel(Protocol):
         ...
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
-        """Return tidy tables of parameters, by title."""
-        ...
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Return a tidy table of the random effects."""
+        """Return tidy tables of parameters by their role, such as "coefficients" or "variance_components"."""
         ...
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
@@ -33,18 +29,41 @@ class FittedModel(Protocol):
         """Return coordinates and dimensions of the names that are not scalars."""
         ...
 
-    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
-        """Return predictions for new rows."""
-        ...
-
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
-        """Return arrays and a JSON document from which the model can be rebuilt."""
+        """Return arrays and a JSON document from which the model can be rebuilt; `registry` says how."""
         ...
 
 
 @runtime_checkable
-class PredictiveModel(Protocol):
-    """What a model offers besides where its fit can be held against data; `data` is None for the training data."""
+class Predicts(Protocol):
+    """A model that predicts the response of new rows."""
+
+    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+        """Return predictions for new rows."""
+        ...
+
+
+@runtime_checkable
+class HasRandomEffects(Protocol):
+    """A model with effects of groups."""
+
+    def random_effects(self, prob: float) -> pd.DataFrame:
+        """Return a tidy table of the random effects."""
+        ...
+
+
+@runtime_checkable
+class HasConstraints(Protocol):
+    """A model whose parameters are read in a constrained space."""
+
+    def constraints(self) -> dict[str, str]:
+        """Return the name of every parameter's constraint; "real" where there is none."""
+        ...
+
+
+@runtime_checkable
+class HoldsRows(Protocol):
+    """A model that can be held against data: `data` is None for the training data."""
 
     @property
     def rows(self) -> Any:
@@ -89,9 +108,38 @@ class PredictiveModel(Protocol):
 
 
 @runtime_checkable
-class DrawnModel(Protocol):
+class DrawsPictures(Protocol):
     """A model that draws its own pictures, where coefficients are not what it is about."""
 
     def pictures(self) -> list[Any]:
         """Return the pictures of the report."""
         ...
+
+
+MISSING = {
+    Predicts: (
+        "it does not say how to predict. Predictions are offered by fits of natvi.glm, natvi.glmm, natvi.bnn and the "
+        "deep GLM estimators; for this one apply a function of your own to sample()."
+    ),
+    HasRandomEffects: (
+        "it has no random effects: all its parameters are in summary(). Fits of natvi.glmm have them, with a formula "
+        "such as 'y ~ x + (1 | group)'."
+    ),
+    HasConstraints: (
+        "it has no constrained parameters. Fits of natvi.fit have them, and what summary() and sample() give is in the "
+        "user's space for every model."
+    ),
+    HoldsRows: (
+        "it cannot be held against data. Residuals, predictive checks, log-likelihoods and loo are offered by fits of "
+        "natvi.glm and natvi.glmm."
+    ),
+}
+
+Capability = TypeVar("Capability")
+
+
+def ask(model: Any, capability: type[Capability]) -> Capability:
+    """Return the model as one that has a capability, or say which models do."""
+    if isinstance(model, capability):
+        return model
+    raise ValueError(f"Not available for this model ({type(model).__name__}): {MISSING[capability]}")

@@ -1,30 +1,31 @@
 """`Result`: one contract for every fit."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from functools import cached_property
+from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from natvi.judge.predictive import DOUBTFUL, GOOD, UNCHECKED, ModelCheck
-from natvi.judge.sensitivity import sensitivity_table
-from natvi.result.model import DrawnModel, FittedModel, PredictiveModel
+from natvi.judge.predictive import ModelCheck
+from natvi.result import registry
+from natvi.result.against_data import AgainstData
+from natvi.result.model import DrawsPictures, FittedModel, HasConstraints, HasRandomEffects, HoldsRows, Predicts, ask
+from natvi.result.old_words import words_of_today
 from natvi.result.text import html_page, text_summary
-from natvi.result.trust import Trust, combine
+from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
 from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
 from natvi.show.report import write_report
 
 KIND = "fit"
-DESCRIBED = (Outcome.CONVERGED, Outcome.MAX_STEPS, Outcome.STOPPED_EARLY, Outcome.INTERRUPTED, Outcome.STALLED)
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result:
+class Result(AgainstData):
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
 
     Attributes:
@@ -38,145 +39,44 @@ class Result:
         trace: The bound after every iteration.
         state: The optimizer's state; `fit(state=result.state)` goes on from it bit for bit.
         steps: The number of steps, where the trace does not hold every one of them.
+        optimizer: The rule that made the steps: "ascent" for exact ones, "snngm" and others for noisy ones.
     """
 
-    model: FittedModel
-    method: str
-    structure: str
-    outcome: Outcome
-    elbo: float
-    elbo_se: float
-    seconds: dict[str, float]
-    trace: np.ndarray
-    state: Any = None
-    check: Callable[[], tuple[Trust, ...]] = field(default=tuple)
-    steps: int | None = None
-
-    @cached_property
-    def _trust(self) -> Trust:
-        return combine(self.outcome, self.check())
-
-    @cached_property
-    def _model_check(self) -> ModelCheck:
-        unknown = ModelCheck(UNCHECKED, ("the fit does not hold its training data",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
-            return unknown
-        return self.model.check_model() or unknown
-
-    @cached_property
-    def _prior_check(self) -> ModelCheck:
-        unknown = ModelCheck(UNCHECKED, ("the prior of this fit is not at hand",))
-        if not isinstance(self.model, PredictiveModel) or self.outcome not in DESCRIBED:
-            return unknown
-        reasons = self.model.check_prior()
-        if reasons is None:
-            return unknown
-        return ModelCheck(DOUBTFUL, reasons) if reasons else ModelCheck(GOOD, ("the data outweigh the prior",))
-
-    @property
-    def predicts(self) -> bool:
-        """Whether the model generates responses that data can be held against."""
-        return isinstance(self.model, PredictiveModel)
-
-    @property
-    def trust(self) -> str:
-        """How well the posterior is approximated: "good", "use with care" or "do not use"."""
-        return self._trust.level
-
-    @property
-    def trust_reasons(self) -> tuple[str, ...]:
-        """The reasons for the verdict, the weightiest first."""
-        return self._trust.reasons
-
-    @property
-    def model_check(self) -> str:
-        """How well the model describes the data: "good", "doubtful" or "not checked".
-
-        Mean, sd, zeros, extremes and dispersion of the responses are held against those of responses that the fitted
-        model generates. A model can be doubtful though its posterior is approximated well, and the reverse.
-        """
-        return self._model_check.level
-
-    @property
-    def prior_check(self) -> str:
-        """Whether the prior leaves the word to the data: "good", "doubtful" or "not checked".
-
-        It is doubtful where prior and data contradict each other, where the prior pulls a parameter by more than half a
-        posterior sd, and where the data add little to what the prior says.
-        """
-        return self._prior_check.level
-
-    @property
-    def prior_check_reasons(self) -> tuple[str, ...]:
-        """In which ways the prior decides, with parameter, size and cure."""
-        return self._prior_check.reasons
-
-    def prior_sensitivity(self, num_draws: int = 1000, seed: int = 0) -> pd.DataFrame:
-        """Return how much each parameter would move if the prior, or the likelihood, counted a little more.
-
-        Power-scaling sensitivity (Kallioinen et al. 2024), computed by ArviZ from draws: values from 0.05 on mean that
-        the component matters for the parameter. The prior is that of all parameters but the random effects.
-
-        Args:
-            num_draws: The number of draws.
-            seed: The same seed gives the same answer.
-
-        Returns:
-            A frame with columns prior, likelihood and diagnosis, a line for each parameter but the random effects.
-        """
-        model = self._predictive()
-        num_draws, seed = _draws(num_draws, seed)
-        draws = self.sample(num_draws, seed, random_effects=False)
-        likelihood = model.log_likelihood(num_draws, seed).sum(axis=1)
-        return sensitivity_table(draws, model.log_prior(num_draws, seed), likelihood)
-
-    @property
-    def model_check_reasons(self) -> tuple[str, ...]:
-        """What of the data the model does not describe, and what to try."""
-        return self._model_check.reasons
-
-    def diagnostics(self) -> pd.DataFrame:
-        """Return the numbers behind the verdicts and about the fit, one a line: what the summary leaves out.
-
-        Example:
-            >>> import natvi
-            >>> result = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli").fit()
-            >>> bool(result.diagnostics().loc["Pareto k of the check", "value"] < 0.7)
-            True
-        """
-        about = {
-            "ELBO": self.elbo,
-            "standard error of the ELBO": self.elbo_se,
-            "steps": float(self.steps or len(self.trace)),
-            **{f"seconds, {part}": value for part, value in self.seconds.items()},
-        }
-        numbers = {**about, **dict(self._trust.numbers), **dict(self._model_check.numbers)}
-        return pd.DataFrame({"value": pd.Series(numbers, dtype=float)})
+    def tables(self, prob: float = 0.95) -> dict[str, pd.DataFrame]:
+        """Return mean, sd and interval of the parameters in tables by role, "coefficients" for example."""
+        return self.model.tables(_probability(prob))
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of every parameter but the random effects."""
-        return pd.concat(self.model.tables(_probability(prob)).values())
+        return pd.concat(self.tables(prob).values())
 
     def fixed_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the fixed effects as a tidy frame; in a model without random effects, the coefficients."""
-        tables = self.model.tables(_probability(prob))
-        name = "Fixed effects" if "Fixed effects" in tables else "Coefficients"
-        if name not in tables:
-            raise ValueError(f"A {type(self.model).__name__} has no coefficients; what it has is in summary().")
-        return tables[name]
+        tables = self.tables(prob)
+        if "coefficients" not in tables:
+            raise ValueError(
+                f"A {type(self.model).__name__} has no coefficients; what it has is in summary(). Fits of natvi.glm "
+                "and natvi.glmm have them."
+            )
+        return tables["coefficients"]
 
     def variance_components(self, prob: float = 0.95) -> pd.DataFrame:
         """Return sds and correlations of the random effects, and the residual sd where there is one."""
-        tables = self.model.tables(_probability(prob))
-        if "Variance components" not in tables:
+        tables = self.tables(prob)
+        if "variance_components" not in tables:
             raise ValueError(
-                "This model has no random effects; a dispersion parameter, if it has one, is in summary()."
+                "This model has no random effects; a dispersion parameter, if it has one, is in summary(). Fits of "
+                "natvi.glmm have variance components."
             )
-        return tables["Variance components"]
+        return tables["variance_components"]
 
     def random_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the random effects of every group as a tidy frame."""
-        return self.model.random_effects(_probability(prob))
+        return ask(self.model, HasRandomEffects).random_effects(_probability(prob))
+
+    def constraints(self) -> dict[str, str]:
+        """Return the constraint of every parameter of a log-density, "real" where there is none."""
+        return ask(self.model, HasConstraints).constraints()
 
     def sample(self, num_samples: int = 1000, seed: int = 0, random_effects: bool = True) -> dict[str, np.ndarray]:
         """Draw from the approximate posterior.
@@ -207,41 +107,7 @@ class Result:
         Returns:
             A frame with mean, sd and interval, one row per row of `new_data`.
         """
-        return self.model.predict(new_data, kind, groups, _probability(prob))
-
-    # --- the fit against data --------------------------------------------------------------------------------
-
-    def posterior_predictive(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
-        """Draw replicated responses `(num_draws, n)`; of binomial trials the successes.
-
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
-            data: Rows other than the training data.
-        """
-        return self._predictive().posterior_predictive(*_draws(num_draws, seed), data)
-
-    def log_likelihood(self, num_draws: int = 1000, seed: int = 0, data: Any = None) -> np.ndarray:
-        """Return log p(y_i | theta) for every draw and row, `(num_draws, n)`, times the row's weight.
-
-        Args:
-            num_draws: The number of draws, those of `sample` with the same seed.
-            seed: The same seed gives the same draws.
-            data: Rows other than the training data, their responses included.
-        """
-        return self._predictive().log_likelihood(*_draws(num_draws, seed), data)
-
-    def loo(self, num_draws: int = 2000, seed: int = 0, data: Any = None) -> Any:
-        """Return leave-one-out cross-validation: `elpd`, `se`, `p_loo`, and `elpd_each`, `pareto_k` of every row."""
-        return self._predictive().loo(*_draws(num_draws, seed), data)
-
-    def _predictive(self) -> PredictiveModel:
-        if isinstance(self.model, PredictiveModel):
-            return self.model
-        raise ValueError(
-            f"Not available for this kind of model ({type(self.model).__name__}): residuals, predictive checks and "
-            "log-likelihoods are offered by fits of natvi.glm and natvi.glmm."
-        )
+        return ask(self.model, Predicts).predict(new_data, kind, groups, _probability(prob))
 
     def to_arviz(
         self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False, kind: str = "datatree"
@@ -268,7 +134,7 @@ class Result:
 
     def plot_fixed_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
         """Plot the fixed effects, or coefficients, with their intervals."""
-        title = "fixed effects" if "Fixed effects" in self.model.tables(prob) else "coefficients"
+        title = "fixed effects" if "variance_components" in self.tables(prob) else "coefficients"
         return plots.intervals(self.fixed_effects(prob), ax, title)
 
     def plot_random_effects(self, prob: float = 0.95, ax: Any = None) -> Any:
@@ -280,25 +146,15 @@ class Result:
         draws = self.sample(4000, seed=0, random_effects=False)
         return glm_plots.posteriors(self.summary(prob), draws, names)
 
-    def plot_residuals(self, seed: int = 0, data: Any = None) -> Any:
-        """Plot Pearson residuals against fitted values, and quantile residuals against the normal distribution."""
-        model = self._predictive()
-        return glm_plots.residuals(*model.residuals(check_seed(seed), data), discrete=model.is_discrete())
-
-    def plot_predictive(self, num_draws: int = 200, seed: int = 0, data: Any = None, ax: Any = None) -> Any:
-        """Plot the responses beside replicated ones: bars for counts and binary responses, densities for others."""
-        model = self._predictive()
-        replicated = self.posterior_predictive(num_draws, seed, data)
-        plot = glm_plots.predictive_bars if model.is_discrete() else glm_plots.predictive_densities
-        return plot(model.observed(data), replicated, ax)
-
     def pictures(self) -> list[Any]:
         """Return the pictures of the report."""
-        if isinstance(self.model, DrawnModel):
+        if isinstance(self.model, DrawsPictures):
             return [*self.model.pictures(), self.plot_trace()]
-        mixed = "Fixed effects" in self.model.tables(0.95)
-        shown = [self.plot_fixed_effects(), self.plot_random_effects() if mixed else self.plot_posterior()]
-        if isinstance(self.model, PredictiveModel) and self.model.rows is not None:
+        if "coefficients" not in self.tables():
+            return [plots.intervals(self.summary(), None, "parameters"), self.plot_trace()]
+        effects = isinstance(self.model, HasRandomEffects)
+        shown = [self.plot_fixed_effects(), self.plot_random_effects() if effects else self.plot_posterior()]
+        if isinstance(self.model, HoldsRows) and self.model.rows is not None:
             shown += [self.plot_residuals(), self.plot_predictive()]
         return [*shown, self.plot_trace()]
 
@@ -316,6 +172,7 @@ class Result:
         arrays, document = self.model.store()
         document |= {
             "method": self.method,
+            "optimizer": self.optimizer,
             "structure": self.structure,
             "outcome": str(self.outcome),
             "trust": self.trust,
@@ -335,11 +192,13 @@ class Result:
     def restore(cls, model: FittedModel, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "Result":
         """Rebuild a saved result around its model."""
         outcome = Outcome(document["outcome"])
+        method, optimizer, structure = words_of_today(document["method"], document["structure"])
         verdict = Trust(document["trust"], tuple(document["trust_reasons"]), _numbers(document, "trust_numbers"))
         result = cls(
             model=model,
-            method=document["method"],
-            structure=document["structure"],
+            method=method,
+            structure=structure,
+            optimizer=document.get("optimizer", optimizer),
             outcome=outcome,
             elbo=float(document["elbo"]),
             elbo_se=float(document["elbo_se"]),
@@ -357,14 +216,14 @@ class Result:
         return result
 
     def __reduce__(self) -> tuple[Callable[..., "Result"], tuple[Any, ...]]:
-        """Travel between processes with what `save` keeps; the class that restores the model travels by its name."""
-        keeper = next((kind for kind in type(self.model).__mro__ if "restore" in vars(kind)), None)
-        if keeper is None:
+        """Travel between processes with what `save` keeps; the module that restores the model travels by its name."""
+        arrays, document = self.contents()
+        if document["model"] not in registry.MODULES:
             raise TypeError(
                 f"a fit of {type(self.model).__name__} cannot be pickled, since functions of yours belong to it. Save "
                 "it with fit.save(path) and load it with the model it came from."
             )
-        return _unpickle, (keeper, *self.contents())
+        return _unpickle, (registry.MODULES[document["model"]], arrays, document)
 
     def __repr__(self) -> str:
         """Return the summary a statistician reads."""
@@ -383,15 +242,11 @@ def _numbers(document: dict[str, Any], name: str) -> tuple[tuple[str, float], ..
     return tuple((str(label), float("nan" if value is None else value)) for label, value in document.get(name, ()))
 
 
-def _draws(num_draws: Any, seed: Any) -> tuple[int, int]:
-    return check_count("num_draws", num_draws), check_seed(seed)
-
-
 def _probability(prob: float) -> float:
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1, e.g. 0.95 for a 95% interval; got {prob!r}.")
     return prob
 
 
-def _unpickle(keeper: Any, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
-    return Result.restore(keeper.restore(arrays, document), arrays, document)
+def _unpickle(module: str, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:
+    return Result.restore(import_module(module).restore(arrays, document), arrays, document)

@@ -8,15 +8,13 @@ import html
 import math
 import textwrap
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from natvi.result.core import Core
 from natvi.result.outcome import ADVICE
-
-if TYPE_CHECKING:
-    from natvi.result.result import Result
+from natvi.result.titles import titled
 
 GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
@@ -24,33 +22,32 @@ MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!
 LINE_LENGTH = 100  # characters
 METHODS = {
     "gva": "Gaussian approximation",
-    "exact": "Gaussian approximation",
     "marginal": "random effects integrated out, weighted draws",
     "psis": "Gaussian approximation corrected by weighted draws",
     "rvb1": "Gaussian approximation of standardised random effects",
     "rvb2": "Gaussian approximation of standardised random effects",
-    "stochastic": "Gaussian approximation by noisy steps",
 }
 
 
-def headline(result: "Result") -> list[tuple[str, str]]:
+def headline(result: Core) -> list[tuple[str, str]]:
     """Return label and text of each line above the tables."""
     seconds = result.seconds
     clock = f"{duration(seconds['run'])} + {duration(seconds['compile'])} compilation"
     steps = result.steps or len(result.trace)
     se = "exact" if result.elbo_se == 0 else f"± {result.elbo_se:.2g}"
     lines = list(result.model.headline)
-    meaning = METHODS.get(result.method.partition(" ")[0])
-    method = f"{result.method} ({meaning})" if meaning else result.method
+    rule = "" if result.optimizer in (None, "ascent") else f" with {result.optimizer}"
+    meaning = METHODS.get(result.method)
+    method = f"{result.method}{rule} ({meaning})" if meaning else f"{result.method}{rule}"
     lines.append(("method", f"{method}, {result.outcome} after {steps} steps, {clock}"))
     lines.append(("ELBO", f"{result.elbo:,.3f} ({se})"))
     return lines
 
 
-def text_summary(result: "Result", prob: float = 0.95) -> str:
+def text_summary(result: Core, prob: float = 0.95) -> str:
     """Return the summary as plain text."""
     lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
-    for title, table in result.model.tables(prob).items():
+    for title, table in titled(result.model.tables(prob)).items():
         lines += ["", f"{title}", *_rows(table)]
     for subject, level, reasons in verdicts(result):
         lines += ["", f"{subject}: {MARK[level]} {level}"]
@@ -60,7 +57,7 @@ def text_summary(result: "Result", prob: float = 0.95) -> str:
     return "\n".join(lines)
 
 
-def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
+def verdicts(result: Core) -> list[tuple[str, str, tuple[str, ...]]]:
     """Return subject, level and reasons of the verdicts: on approximation and model, and on a prior that decides."""
     found = [("Approximation of the posterior", result.trust, result.trust_reasons)]
     if result.predicts:
@@ -70,7 +67,7 @@ def verdicts(result: "Result") -> list[tuple[str, str, tuple[str, ...]]]:
     return found
 
 
-def html_page(result: "Result", prob: float = 0.95) -> str:
+def html_page(result: Core, prob: float = 0.95) -> str:
     """Return the summary as an HTML fragment for notebooks and reports."""
     rows = "".join(
         f"<tr><th style='text-align:left'>{html.escape(label)}</th>"
@@ -79,7 +76,7 @@ def html_page(result: "Result", prob: float = 0.95) -> str:
     )
     tables = "".join(
         f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0)}"
-        for title, table in result.model.tables(prob).items()
+        for title, table in titled(result.model.tables(prob)).items()
     )
     boxes = "".join(_box(*verdict) for verdict in verdicts(result))
     numbers = result.diagnostics().to_html(float_format=lambda value: f"{value:.4g}", border=0)

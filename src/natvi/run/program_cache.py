@@ -29,8 +29,9 @@ def keep_programs() -> Path | None:
 
     A second call does nothing.
     """
-    wish = os.environ.get(SWITCH, "")
-    if wish.lower() in OFF or jax.config.jax_compilation_cache_dir or not jax.config.jax_enable_compilation_cache:
+    wish, settings = os.environ.get(SWITCH, ""), jax.config.values
+    own = settings["jax_compilation_cache_dir"] or not settings["jax_enable_compilation_cache"]
+    if wish.lower() in OFF or own:
         return None
     folder = Path(wish).expanduser() if wish else _usual_folder()
     try:

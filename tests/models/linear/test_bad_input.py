@@ -81,13 +81,15 @@ def test_arrays(change: dict[str, Any], words: str) -> None:
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"method": "gva"}, "'auto', 'exact', 'psis', 'stochastic', not 'gva'"),
+        ({"method": "rvb1"}, "'auto', 'gva', 'psis', not 'rvb1'"),
         ({"max_steps": 0}, "at least 1"),
         ({"tolerance": 2.0}, "between 0 and 1"),
-        ({"batch_size": 10}, "method='stochastic'"),
-        ({"method": "stochastic", "optimizer": "sgd"}, "not 'sgd'"),
-        ({"method": "stochastic", "batch_size": 100}, "from 1 to 40"),
-        ({"method": "stochastic", "order": 3}, "order must be 1"),
+        ({"batch_size": 10}, "batch_size is for noisy steps: give an optimizer such as 'snngm' with method='gva'"),
+        ({"optimizer": "adam"}, "method='auto' takes exact ones: give method='gva' with it"),
+        ({"method": "gva", "optimizer": "ivon"}, "is for structure='diagonal'.*'vogn'"),
+        ({"method": "gva", "optimizer": "sgd"}, "not 'sgd'"),
+        ({"method": "gva", "optimizer": "adam", "batch_size": 100}, "from 1 to 40"),
+        ({"method": "gva", "optimizer": "adam", "order": 3}, "order must be 1"),
     ],
 )
 def test_options_of_fit(options: dict[str, Any], words: str) -> None:

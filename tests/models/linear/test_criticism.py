@@ -45,7 +45,7 @@ def saved(binary: natvi.Result, tmp_path: Path) -> Path:
 
 
 def test_tables_and_draws(sizes: natvi.Result) -> None:
-    assert list(sizes.model.tables(0.9)) == ["Coefficients", "Dispersion"]
+    assert list(sizes.model.tables(0.9)) == ["coefficients", "dispersion"]
     assert sizes.summary().index.tolist() == ["Intercept", "x", "sigma"]
     pd.testing.assert_frame_equal(sizes.fixed_effects(), sizes.summary().iloc[:2])
     draws = sizes.sample(20_000, seed=1)

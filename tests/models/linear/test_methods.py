@@ -8,7 +8,8 @@ import pandas as pd
 import pytest
 
 import natvi
-from natvi.models.linear.methods import OPTIMIZERS, column_scales
+from natvi.models.linear.methods import column_scales
+from natvi.models.regression.options import RULES
 from natvi.run.storage.file_format import StorageError
 
 
@@ -76,26 +77,41 @@ def test_going_on_gives_the_same_bits(tmp_path: Path) -> None:
     ],
 )
 def test_stochastic_fits_come_close_to_the_exact_one(structure: str, options: dict[str, Any]) -> None:
-    exact, noisy = (fit(structure=structure, **more) for more in ({}, {"method": "stochastic", "seed": 1, **options}))
-    assert noisy.outcome == "converged" and noisy.method == f"stochastic {options['optimizer']}"
+    exact, noisy = (fit(structure=structure, **more) for more in ({}, {"method": "gva", "seed": 1, **options}))
+    assert noisy.outcome == "converged" and (noisy.method, noisy.optimizer) == ("gva", options["optimizer"])
     assert 0 <= exact.elbo - noisy.elbo < 0.1 and noisy.elbo_se == 0
     np.testing.assert_allclose(noisy.model.mean, exact.model.mean, atol=0.3 * exact.model.sds.max())
     assert noisy.steps is not None and noisy.steps == 100 * len(noisy.trace)
 
 
 def test_a_stochastic_fit_repeats_and_goes_on() -> None:
-    options: dict[str, Any] = {"method": "stochastic", "optimizer": "nagm", "step_size": 0.01, "seed": 3}
+    options: dict[str, Any] = {"method": "gva", "optimizer": "nagm", "step_size": 0.01, "seed": 3}
     whole, part = fit(max_steps=300, **options), fit(max_steps=150, **options)
     again = fit(max_steps=300, state=part.state, **options)
     assert part.outcome == "max_steps" and part.elbo < whole.elbo
     assert again.model.mean.tobytes() == whole.model.mean.tobytes() and again.elbo == whole.elbo
 
 
-@pytest.mark.parametrize("structure", ["dense", "diagonal"])
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("optimizer", "structure"),
+    [*((rule, shape) for rule in RULES for shape in ("dense", "diagonal")), ("ivon", "diagonal")],
+)
 def test_every_optimizer_climbs(optimizer: str, structure: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options: dict[str, Any] = {"method": "stochastic", "optimizer": optimizer, "step_size": 0.02, "num_samples": 4}
+    options: dict[str, Any] = {"method": "gva", "optimizer": optimizer, "step_size": 0.02, "num_samples": 4}
     first, later = (fit(structure=structure, max_steps=steps, **options) for steps in (1, 40))
-    assert later.outcome == "max_steps" and later.steps == 40 and later.method == f"stochastic {optimizer}"
+    assert later.outcome == "max_steps" and later.steps == 40 and later.optimizer == optimizer
     assert np.isfinite(first.elbo) and later.elbo > first.elbo + 1.0
     assert np.all(np.isfinite(later.model.sds)) and later.model.sds.min() > 0
+
+
+def test_methods_of_before_are_understood_with_a_warning() -> None:
+    new = fit(method="gva")
+    assert (new.method, new.optimizer, new.structure) == ("gva", "ascent", "dense")
+    with pytest.warns(DeprecationWarning, match="method='exact' is now method='gva' with optimizer='ascent'") as seen:
+        old = fit(method="exact")
+    assert seen[0].filename == __file__ and old.elbo == new.elbo
+    with pytest.warns(DeprecationWarning, match="method='gva' with optimizer='adam'"):
+        noisy = fit(method="stochastic", optimizer="adam", max_steps=20)
+    assert (noisy.method, noisy.optimizer) == ("gva", "adam") and "gva with adam" in repr(noisy)
+    with pytest.raises(ValueError, match="new words: method='gva' with optimizer='ascent' or optimizer='adam'"):
+        fit(method="exact", optimizer="adam")

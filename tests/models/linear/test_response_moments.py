@@ -7,7 +7,7 @@ import pytest
 from scipy.special import expit, ndtr
 
 from natvi.families.table import find_family
-from natvi.models.linear.predict import response_moments
+from natvi.models.regression.predict import response_moments
 
 INVERSE = {"logit": expit, "probit": ndtr, "cloglog": lambda eta: -np.expm1(-np.exp(np.minimum(eta, 700.0)))}
 MEANS = np.array([-90.0, -30.0, -5.0, -1.0, 0.0, 0.5, 4.0, 20.0, 70.0])

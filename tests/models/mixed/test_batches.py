@@ -5,7 +5,8 @@ import pandas as pd
 import pytest
 
 import natvi
-from natvi.models.mixed.batches.door import BatchFitError, fit_mixed_batches
+from natvi.models.mixed.batches.door import fit_mixed_batches
+from natvi.models.mixed.batches.posterior import BatchFitError
 from natvi.models.mixed.batches.state import BatchNames
 from natvi.run.batches.group_batches import GroupedArrays
 
@@ -34,9 +35,10 @@ def test_two_thousand_groups(family):
     assert fit.outcome == "converged" and len(fit.trace) < 15
     assert fit.elbo == pytest.approx(exact.elbo, abs=0.002)
     mean, covariance = exact.model.shared_moments()
-    np.testing.assert_allclose((fit.mean - mean) / np.sqrt(np.diag(covariance)), 0, atol=0.01)
-    np.testing.assert_allclose(fit.covariance, covariance, rtol=0.01, atol=1e-6)
-    posterior = fit.posterior(np.arange(5))
+    own_mean, own_covariance = fit.model.shared_moments()
+    np.testing.assert_allclose((own_mean - mean) / np.sqrt(np.diag(covariance)), 0, atol=0.01)
+    np.testing.assert_allclose(own_covariance, covariance, rtol=0.01, atol=1e-6)
+    posterior = fit.model.posterior(np.arange(5))
     np.testing.assert_allclose(posterior.mean.local, exact.model.posterior.mean.local[:, :5], atol=1e-3)
 
 
@@ -50,7 +52,7 @@ def test_epilepsy(blocks):
     assert abs(fit.trace[-1] - fit.elbo) < 0.01
     if blocks == "recompute":
         with pytest.raises(BatchFitError, match=r"not kept\. Fit with blocks='memory'"):
-            fit.posterior()
+            fit.model.posterior()
 
 
 def slopes(seed: int = 5) -> pd.DataFrame:
@@ -76,9 +78,10 @@ def test_random_slopes_have_sds_a_correlation_and_a_dispersion():
     components = ["sd(Intercept|g)", "sd(x|g)", "corr(Intercept,x|g)", "sigma"]
     assert list(table.index) == ["Intercept", "x", *components] and list(table.columns) == ["mean", "sd", "q5", "q95"]
     assert [list(part.index) for part in fit.tables().values()] == [["Intercept", "x"], components]
-    np.testing.assert_allclose(table["mean"].iloc[:2], fit.mean[:2])
+    mean, covariance = fit.model.user_moments()
+    np.testing.assert_allclose(table["mean"].iloc[:2], mean[:2])
     # (beta, log sigma, log W_11, W_21, log W_22), random effects of precision W W'
-    draws = rng.multivariate_normal(fit.mean, fit.covariance, 50_000)
+    draws = rng.multivariate_normal(mean, covariance, 50_000)
     W = np.zeros((len(draws), 2, 2))
     W[:, 0, 0], W[:, 1, 0], W[:, 1, 1] = np.exp(draws[:, 3]), draws[:, 4], np.exp(draws[:, 5])
     S = np.linalg.inv(W @ W.swapaxes(1, 2))
@@ -101,4 +104,29 @@ def test_slopes_in_groups_of_unequal_size_and_priors_on_sds(bar):
     own, other = fit.summary(), exact.summary()
     assert list(own.index) == list(other.index) and ("corr(Intercept,x|g)" in own.index) == (bar == "|")
     np.testing.assert_allclose((own - other).div(other["sd"], axis=0), 0, atol=0.05)
-    assert fit.prior.count("half-t(3, 1)") == 2
+    assert fit.model.prior.description.count("half-t(3, 1)") == 2
+
+
+def test_a_fit_from_batches_is_a_result(tmp_path):
+    group = np.repeat(np.arange(30), 4)
+    X = np.column_stack([np.ones(120), np.tile([-1.0, 0.0, 1.0, 2.0], 30)])
+    y = np.random.default_rng(0).poisson(np.exp(0.3 * X[:, 1]))
+    source = GroupedArrays({"X": X, "Z": X[:, :1], "y": y, "group": group}, 10)
+    fit = fit_mixed_batches(source, family="poisson", blocks="recompute")
+    assert isinstance(fit, natvi.Result) and (fit.method, fit.structure, fit.elbo_se) == ("gva", "arrow", 0.0)
+    assert fit.trust == "use with care" and "not checked" in fit.trust_reasons[0]
+    assert "30 groups of group, read in batches" in repr(fit) and "Fixed effects" in repr(fit)
+    back = natvi.load(fit.save(tmp_path / "fit.natvi"))
+    pd.testing.assert_frame_equal(back.summary(), fit.summary())
+    draws, again = fit.sample(2000, seed=1), back.sample(2000, seed=1)
+    assert list(draws) == ["x1", "x2", "sd(z1|group)"]
+    np.testing.assert_array_equal(draws["x2"], again["x2"])
+    gap = draws["x2"].mean() - fit.fixed_effects().loc["x2", "mean"]
+    assert abs(gap) < 4 * fit.fixed_effects().loc["x2", "sd"] / np.sqrt(2000)
+    with pytest.raises(ValueError, match=r"no random effects.*natvi\.glmm"):
+        fit.random_effects()
+    with pytest.raises(ValueError, match=r"how to predict.*natvi\.glm, natvi\.glmm"):
+        fit.predict({"x": [1.0]})
+    with pytest.raises(ValueError, match=r"held against data.*natvi\.glm and natvi\.glmm"):
+        fit.loo()
+    assert fit.report(tmp_path / "page.html").exists()

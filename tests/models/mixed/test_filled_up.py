@@ -12,7 +12,7 @@ from natvi.linalg.buckets import LARGEST, bucket
 from natvi.models.mixed.marginal import method as mixed_marginal
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.target import build_target
-from natvi.run.groups import climb_groups
+from natvi.run.exact.groups import climb_groups
 from natvi.x64 import float64
 
 

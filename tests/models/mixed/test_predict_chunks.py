@@ -10,9 +10,9 @@ from scipy.special import expit, logsumexp
 
 import natvi
 from natvi.families.table import find_family
-from natvi.models.mixed import criticism as mixed_criticism
 from natvi.models.mixed import predict as mixed_predict
 from natvi.models.mixed.marginal import method as mixed_marginal
+from natvi.models.regression import predict
 
 
 def small_binary() -> pd.DataFrame:
@@ -34,7 +34,7 @@ def test_slices_change_nothing(result: natvi.Result, kind: str, monkeypatch: pyt
     rows = small_binary().sample(frac=1.0, random_state=1).head(23)
     rows.loc[rows.index[:3], "g"] = [100, 101, 100]
     whole = result.predict(rows, kind=kind)
-    monkeypatch.setattr(mixed_predict, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(predict, "CHUNK_ROWS", 7)
     table = result.predict(rows, kind=kind)
     pd.testing.assert_frame_equal(table, whole, rtol=1e-12)
     compiled = mixed_predict._exact_slice._cache_size()  # type: ignore
@@ -90,8 +90,8 @@ def test_new_groups_are_named(result: natvi.Result) -> None:
 def test_groups_at_hand_are_kept_when_all_are_too_many(result: natvi.Result, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = small_binary().iloc[[3, 50, 51, 118]].assign(g=lambda d: [*d["g"].iloc[:3], 1000])
     whole = result.log_likelihood(1500, data=rows)
-    monkeypatch.setattr(mixed_criticism, "LARGEST_DRAW", 0)
-    monkeypatch.setattr(mixed_criticism, "PIECE_BYTES", 8 * 30 * 400)  # 400 draws at a time
+    monkeypatch.setattr(mixed_predict, "LARGEST_DRAW", 0)
+    monkeypatch.setattr(mixed_predict, "PIECE_BYTES", 8 * 30 * 400)  # 400 draws at a time
     pieces = result.log_likelihood(1500, data=rows)
     assert pieces.shape == (1500, 4) and len(np.unique(pieces[:, 0])) > 1000
     error = np.sqrt((whole.var(axis=0) + pieces.var(axis=0)) / 1500)

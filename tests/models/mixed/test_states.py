@@ -9,9 +9,9 @@ import pandas as pd
 import pytest
 
 import natvi
-from natvi.models.mixed import methods as mixed_methods
-from natvi.models.mixed import stochastic as mixed_stochastic
-from natvi.models.mixed.stochastic import fit_mixed_stochastic
+from natvi.models.mixed.noisy import method as mixed_methods
+from natvi.models.mixed.noisy import stochastic as mixed_stochastic
+from natvi.models.mixed.noisy.stochastic import fit_mixed_stochastic
 from natvi.models.mixed.target import build_target
 from natvi.x64 import float64
 

@@ -10,7 +10,7 @@ from natvi import optimize
 from natvi.derivatives.exact import exact_derivatives
 from natvi.gaussian import CovarianceGaussian, PrecisionGaussian, diagonal_covariance
 from natvi.linalg import LocalGlobalFactor
-from natvi.models.mixed.stochastic import WAYS, default_start, estimate_elbo, fit_mixed_stochastic
+from natvi.models.mixed.noisy.stochastic import WAYS, default_start, estimate_elbo, fit_mixed_stochastic
 from natvi.recipes import algorithm_1s, algorithm_2s
 from natvi.run.algorithm import compose
 from natvi.target.function import FunctionTarget

@@ -84,8 +84,9 @@ def test_pieces_frames_and_files_give_the_same(tmp_path):
     cuts = [pd.DataFrame(frame[frame["g"] // 20 == k]) for k in range(3)]
     frames = GroupedFrames("y ~ x + t + (1 | g)", lambda epoch: iter(cuts), 60)
     first = fit_mixed_batches(frames, family="poisson", prior="paper")
-    assert first.names.fixed == ("Intercept", "x", "t") and first.shared_names[-1] == "log W(Intercept)"
-    assert "sd(Intercept|g): 95% of the prior" in first.prior.description
+    assert first.model.names.fixed == ("Intercept", "x", "t")
+    assert first.model.shared_names()[-1] == "sd(Intercept|g)"
+    assert "sd(Intercept|g): 95% of the prior" in first.model.prior.description
 
     def pieces(epoch):
         for cut in cuts:
@@ -96,7 +97,7 @@ def test_pieces_frames_and_files_give_the_same(tmp_path):
     source = GroupedArrays(plain_arrays(60, tmp_path), 20, shuffle=False)
     third = fit_mixed_batches(source, family="poisson", prior="paper", blocks=tmp_path / "blocks.npy")
     assert first.elbo == second.elbo == third.elbo
-    np.testing.assert_array_equal(first.mean, third.mean)
+    np.testing.assert_array_equal(first.model.shared_mean, third.model.shared_mean)
 
 
 def test_a_fit_goes_on_where_it_was():

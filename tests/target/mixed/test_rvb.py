@@ -10,7 +10,7 @@ import pytest
 
 from natvi.families.table import find_family
 from natvi.linalg import ArrowVector, GroupedRows
-from natvi.models.mixed.row_expansion import canonical_slopes, data_predictor
+from natvi.models.mixed.noisy.row_expansion import canonical_slopes, data_predictor
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.marginal import marginal_log_density
 from natvi.target.mixed.rvb import ReparametrizedEffects, rvb1, rvb2

@@ -73,15 +73,11 @@ class BnnFit:
         parts = zip(np.split(self.mean, ends), np.split(self.sds, ends), strict=True)
         rows = [(m.mean(), s.mean(), (m - z * s).mean(), (m + z * s).mean()) for m, s in parts]
         columns = ["mean", "sd", *interval_names(prob)]
-        return {"Parameters (averages over arrays)": pd.DataFrame(rows, list(self.net.layout.names), columns)}
+        return {"arrays": pd.DataFrame(rows, list(self.net.layout.names), columns)}
 
     def pictures(self) -> list[Any]:
         """Return the validation curve where there is one."""
         return validation_picture(self.validation)
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError("A net has no random effects; its parameters are in summary().")
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the parameters, by the names of their arrays."""

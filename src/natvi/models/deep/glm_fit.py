@@ -20,6 +20,7 @@ from natvi.models.deep.nets import mlp
 from natvi.models.deep.predictive import Sums, over_draws, weight_draws
 from natvi.models.deep.shrinkage import relevance
 from natvi.models.regression.tables import interval_names
+from natvi.result.file_check import check_contents, is_count, is_number, is_text, is_texts
 from natvi.show.plots import relevance_bars, validation_picture
 from natvi.x64 import float32
 
@@ -35,6 +36,15 @@ def with_noise(params: Any, X: Any) -> Any:
 @partial(jax.jit, static_argnums=0)
 def _output(net: NetRows, theta: Any, X: Any) -> Any:
     return net.output(theta, X)
+
+
+FIELDS = {
+    "response": is_text,
+    "sizes": lambda value: isinstance(value, list) and len(value) > 2 and all(map(is_count, value)),
+    "names": is_texts,
+    "num_rows": is_count,
+    **dict.fromkeys(("gamma_w", "shape", "scale", "y_mean", "y_scale"), is_number),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,11 +104,11 @@ class DeepGlmFit:
         table = pd.DataFrame(
             {"mean": length.mean(0), "sd": length.std(0), low: bounds[0], high: bounds[1]}, list(self.names)
         )
-        tables = {"Inputs: length of their weights": table.sort_values("mean", ascending=False)}
+        tables = {"inputs": table.sort_values("mean", ascending=False)}
         if self.response == "normal":
             v = np.sqrt(self._variance_law.rvs(4000, random_state=0))
             row = [v.mean(), v.std(), *np.quantile(v, [0.5 - prob / 2, 0.5 + prob / 2])]
-            tables["Dispersion"] = pd.DataFrame([row], ["sigma"], ["mean", "sd", low, high])
+            tables["dispersion"] = pd.DataFrame([row], ["sigma"], ["mean", "sd", low, high])
         return tables
 
     @property
@@ -108,10 +118,6 @@ class DeepGlmFit:
     def pictures(self) -> list[Any]:
         """Return the relevance of inputs, and the validation curve where there is one."""
         return [relevance_bars(self.relevance.head(20)), *validation_picture(self.validation)]
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError("A deep GLM has no random effects; its inputs are in summary().")
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw weights and biases by layer, and the noise sd of normal responses."""
@@ -220,3 +226,13 @@ class DeepGlmFit:
             if arrays[name].shape != (size,):
                 raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and ({size},) is needed")
         return fit
+
+
+def check(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None:
+    """Raise unless the file holds what a fitted deep GLM stores."""
+    check_contents(arrays, document, FIELDS)
+
+
+def restore(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> DeepGlmFit:
+    """Rebuild the model."""
+    return DeepGlmFit.restore(arrays, document)

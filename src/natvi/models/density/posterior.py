@@ -9,7 +9,7 @@ import pandas as pd
 
 from natvi.models.density.space.bijectors import bijector_by_name
 from natvi.models.density.space.parameters import Parameters
-from natvi.models.regression.tables import gaussian_table, interval_names
+from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
 
 
@@ -66,15 +66,10 @@ class DensityFit:
         """Return every parameter."""
         names = self.parameters.entries
         if self.is_plain and not self.corrected:
-            return {"Parameters": gaussian_table(names, self.mean, self.sds, prob)}
+            return {"parameters": gaussian_table(names, self.mean, self.sds, prob)}
         low, high = np.quantile(self.draws, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
         columns = (self.draws.mean(axis=0), self.draws.std(axis=0), low, high)
-        found = dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True))
-        return {"Parameters": pd.DataFrame(found, index=pd.Index(names))}
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError("A log-density has no random effects that natvi knows of: its parameters are in summary().")
+        return {"parameters": interval_table(names, columns, prob)}
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw the parameters by the names of their leaves, each `(num_samples, *shape)`."""
@@ -105,13 +100,13 @@ class DensityFit:
                 found.append(np.asarray(leaf).reshape(len(theta), -1))
         return np.concatenate(found, axis=1)
 
+    def constraints(self) -> dict[str, str]:
+        """Return the name of every parameter's constraint; empty where a function of the user's takes their place."""
+        return dict(zip(self.free.names, self.bijectors, strict=False))
+
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions, where the model has named them."""
         return self.labels
-
-    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
-        """Say that a log-density alone does not predict."""
-        raise ValueError("A log-density does not say how to predict: apply your own function to sample().")
 
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and a JSON document from which the model can be rebuilt; no function is among them."""

@@ -12,7 +12,7 @@ from natvi.judge.trust import Trust
 from natvi.judge.words import judge_weights
 from natvi.models.linear.check import judge_data, judge_shape, measure_shape
 from natvi.models.linear.corrected import CorrectedFit
-from natvi.models.linear.criticism import log_joint
+from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.posterior import GlmFit
 from natvi.result import Result
 from natvi.run import Outcome
@@ -25,11 +25,11 @@ def go_on(result: Result, method: str) -> Result:
 
     Args:
         result: Of the exact ascent; its check is made when somebody asks, unless it is made here.
-        method: "auto", "psis" or "exact".
+        method: "auto", "psis" or "gva".
     """
     fit = result.model
     assert isinstance(fit, GlmFit) and fit.rows is not None
-    if method == "exact" or result.outcome is not Outcome.CONVERGED:
+    if method == "gva" or result.outcome is not Outcome.CONVERGED:
         return result
     started = time.perf_counter()
     if method == "psis":
@@ -55,7 +55,7 @@ def _correct(below: ladder.Stage[Result], asked: bool = False) -> ladder.Stage[R
     fit = result.model
     assert isinstance(fit, GlmFit) and fit.rows is not None
     rows = fit.rows
-    found = importance_draws(lambda theta: log_joint(fit, rows, theta), fit.mean, fit.factor)
+    found = importance_draws(lambda theta: log_joint(fit.family, fit.prior, rows, theta), fit.mean, fit.factor)
     if found is None or (not asked and found.effective < thresholds.FEWEST_EFFECTIVE):
         raise ladder.BrokenRungError("the weighted draws do not represent the posterior")
     reason = below.doubts[0].partition(";")[0] if below.doubts else ""

@@ -12,8 +12,8 @@ import numpy as np
 from natvi.judge import thresholds, words
 from natvi.judge.shape import Shape, look_closer
 from natvi.judge.trust import CARE, REFUSE, Trust
-from natvi.models.linear.criticism import log_joint
-from natvi.models.linear.rows import GlmRows
+from natvi.models.linear.log_joint import log_joint
+from natvi.models.regression.rows import Rows
 from natvi.models.regression.separation import column_words, separated
 
 if TYPE_CHECKING:
@@ -45,12 +45,12 @@ def judge_data(fit: "GlmFit") -> tuple[Trust, ...]:
 # --- the shape -----------------------------------------------------------------------------------------------
 
 
-def measure_shape(fit: "GlmFit", rows: GlmRows) -> Shape | None:
+def measure_shape(fit: "GlmFit", rows: Rows) -> Shape | None:
     """Draw from q, weight by p/q, and look at what changes."""
     most = int(np.clip(CELL_BUDGET / len(rows.y), LEAST_DRAWS, thresholds.MOST_DRAWS))
 
     def log_density(theta: np.ndarray) -> np.ndarray:
-        return log_joint(fit, rows, theta)
+        return log_joint(fit.family, fit.prior, rows, theta)
 
     return look_closer(log_density, fit.mean, fit.factor, fit.readings, fit.directions(), most)
 

@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from natvi.judge.importance import Weighted
-from natvi.metrics.psis import resample, weighted_quantiles
+from natvi.metrics.psis import resample
 from natvi.models.linear.posterior import GlmFit
-from natvi.models.linear.predict import apply_mean, check_kind, covariates
-from natvi.models.regression.tables import interval_names
+from natvi.models.regression.predict import drawn_columns
+from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.tables import weighted_table
 
-PREDICTIVE_DRAWS, CHUNK_ROWS = 2000, 2000
+PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -48,53 +49,26 @@ class CorrectedFit(GlmFit):
         choice = (("choice", self.choice),) if self.choice else ()
         return (*super().headline, *choice, ("draws", draws))
 
-    @property
-    def is_corrected(self) -> bool:
-        """Draws come from the posterior itself."""
-        return True
-
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one, from the weighted draws."""
-        p, values = len(self.names), self.readings(self.theta)
-        mean = self.weights @ values
-        sd = np.sqrt(self.weights @ (values - mean) ** 2)
-        low, high = weighted_quantiles(values, self.weights, [0.5 - prob / 2, 0.5 + prob / 2])
-        names = [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])]
-        columns = dict(zip(("mean", "sd", *interval_names(prob)), (mean, sd, low, high), strict=True))
-        table = pd.DataFrame(columns, index=pd.Index(names))
-        return {"Coefficients": table.iloc[:p]} | ({"Dispersion": table.iloc[p:]} if len(names) > p else {})
+        p, names = len(self.names), self.shared_names()
+        table = weighted_table(names, self.readings(self.theta), self.weights, prob)
+        return {"coefficients": table.iloc[:p]} | ({"dispersion": table.iloc[p:]} if len(names) > p else {})
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Return equally weighted draws `(num_samples, d)`."""
         return self.theta[resample(self.weights, num_samples, np.random.default_rng(seed))]
 
-    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
-        """Return predictions for new rows, or for the training rows where there are none, from draws."""
-        if groups != "known":
-            return super().predict(new_data, kind, groups, prob)
-        check_kind(kind)
-        X, offset, index = covariates(self, new_data)
-        beta = self.draws(PREDICTIVE_DRAWS, 0)[:, : len(self.names)]
-        columns = np.empty((4, len(X)))
-        for at in range(0, len(X), CHUNK_ROWS):
-            part = slice(at, at + CHUNK_ROWS)
-            values = X[part] @ beta.T + (0.0 if offset is None else offset[part, None])
-            values = values if kind == "link" else apply_mean(self.family, values)
-            quantiles = np.quantile(values, [0.5 - prob / 2, 0.5 + prob / 2], axis=1)
-            columns[:, part] = values.mean(axis=1), values.std(axis=1, ddof=1), *quantiles
-        return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=index)
+    def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
+        """Return mean, sd and interval of predictor or expected response of every row, from draws."""
+        return drawn_columns(self.family, rows, self.draws(PREDICTIVE_DRAWS, 0), None, kind, prob)
+
+    def log_ratios(self, rows: Rows, shared: np.ndarray) -> np.ndarray | None:
+        """The draws are those of the posterior."""
+        return None
 
     def store(self) -> tuple[dict[str, np.ndarray], dict[str, Any]]:
         """Return arrays and a JSON document from which the model can be rebuilt."""
         arrays, document = super().store()
         draws = {"draws_theta": self.theta, "draws_weights": self.weights}
         return {**arrays, **draws}, {**document, "psis": {"choice": self.choice}}
-
-
-def restore_corrected(fit: GlmFit, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CorrectedFit:
-    """Rebuild a corrected fit around the moments that were stored with it."""
-    theta, weights = arrays["draws_theta"], arrays["draws_weights"]
-    if theta.shape != (len(weights), len(fit.mean)):
-        raise ValueError(f"the array 'draws_theta' has shape {theta.shape}, which does not fit the model")
-    parts = {field.name: getattr(fit, field.name) for field in fields(fit)}
-    return CorrectedFit(**parts, theta=theta, weights=weights, choice=str(document["psis"]["choice"]))

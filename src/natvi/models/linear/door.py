@@ -16,23 +16,25 @@ from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
-from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays, rows_of_design
-from natvi.models.regression.options import check_options, check_structure, refuse_noise
+from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
-from natvi.models.regression.prior.predictive import draw_from_predictors
+from natvi.models.regression.prior.predictive import DrawsFromPrior
+from natvi.models.regression.rows import Rows
 from natvi.result import Result
 from natvi.run import Fitted
 from natvi.run.clock import Stopwatch
-from natvi.run.settings import check_count, check_seed
+from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
-METHODS = ("auto", "exact", "psis", "stochastic")
+METHODS = ("auto", "gva", "psis")
 
 
 @dataclass(frozen=True, eq=False)
-class GlmModel:
+class GlmModel(DrawsFromPrior):
     """A generalized linear model with its data, ready to be fitted.
 
     Attributes:
@@ -49,7 +51,7 @@ class GlmModel:
 
     formula: str | None
     family: Family
-    rows: GlmRows
+    rows: Rows
     names: tuple[str, ...]
     prior: Prior
     structure: str
@@ -77,19 +79,19 @@ class GlmModel:
         """Fit the Gaussian variational approximation.
 
         Args:
-            method: "exact" maximises the exact bound by natural-parameter ascent, without randomness; "psis" goes on to
-                draws that are weighted towards the exact posterior; "auto" does so where the Gaussian is off (models
-                with over a million numbers in X are checked on request only: `trust`). "stochastic" runs an algorithm
-                of the paper in (mu, C) on noisy gradients; the bound it reports is nevertheless computed exactly, on
-                all rows.
-            optimizer: For "stochastic": "snngm" (the default), "nagm", "adam", "nadam", "pga" or "vogn".
-            order: For "stochastic": 1 for first derivatives of the log-density, 2 for second.
-            step_size: For "stochastic"; by default the optimizer's own.
-            batch_size: For "stochastic": rows per step; by default all.
-            num_samples: For "stochastic": draws per step.
-            seed: For "stochastic": the same seed gives the same bits.
-            max_steps: Steps at most; by default 500 exact or 100,000 stochastic ones.
-            tolerance: For "exact": the fit stops when the bound will rise by no more than this, relative to its size.
+            method: "gva", the Gaussian approximation; "psis" goes on to draws that are weighted towards the exact
+                posterior; "auto" does so where the Gaussian is off (models with over a million numbers in X are checked
+                on request only: `trust`).
+            optimizer: "ascent", the default, maximises the exact bound without randomness; for noisy steps of "gva",
+                algorithms of the paper in (mu, C), "snngm", "nagm", "adam", "nadam", "pga", "vogn", or with independent
+                coordinates "ivon". The bound they report is nevertheless computed exactly, on all rows.
+            order: For noisy steps: 1 for first derivatives of the log-density, 2 for second.
+            step_size: For noisy steps; by default the optimizer's own.
+            batch_size: For noisy steps: rows per step; by default all.
+            num_samples: For noisy steps: draws per step.
+            seed: For noisy steps: the same seed gives the same bits.
+            max_steps: Steps at most; by default 500 exact or 100,000 noisy ones.
+            tolerance: For "ascent": the fit stops when the bound will rise by no more than this, relative to its size.
             state: `result.state` of an earlier fit of the same model by the same method, to go on from.
             progress: Show progress when the fit takes over a second.
             checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
@@ -98,18 +100,12 @@ class GlmModel:
         Returns:
             The result, converged or not: nothing is thrown away.
         """
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
-        exact = method != "stochastic"
-        noisy = {"optimizer": optimizer, "step_size": step_size, "batch_size": batch_size}
-        noisy |= {"order": order, "num_samples": num_samples}
-        if exact:
-            refuse_noise(noisy, usual={"order": 1, "num_samples": 1})
-        optimizer = optimizer or "snngm"
-        seed, num_samples = check_seed(seed), check_count("num_samples", num_samples)
+        noise: dict[str, Any] = {"order": order, "step_size": step_size, "num_samples": num_samples}
+        chosen = choose_method(METHODS, method, optimizer, noise | {"batch_size": batch_size}, self.structure)
+        seed = check_seed(seed)
         keeping = check_options(
             max_steps,
-            500 if exact else 100_000,
+            100_000 if chosen.is_noisy else 500,
             tolerance,
             state=state,
             progress=progress,
@@ -119,38 +115,24 @@ class GlmModel:
         watch = Stopwatch()
         model = (self.rows, self.family, self.prior, self.structure)
         with float64():
-            if exact:
-                fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
+            if chosen.is_noisy:
+                noise |= {"optimizer": chosen.optimizer, "batch_size": batch_size, "seed": seed}
+                fitted = fit_stochastically(*model, **noise, **keeping)
             else:
-                options: dict[str, Any] = noisy | {"optimizer": optimizer, "seed": seed} | keeping
-                fitted = fit_stochastically(*model, **options)
-        result = self._result(fitted, "exact" if exact else f"stochastic {optimizer}", watch)
-        return go_on(result, method) if exact else result
+                fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
+        result = self._result(fitted, chosen.optimizer, watch)
+        return result if chosen.is_noisy else go_on(result, chosen.method)
 
-    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
-        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
+    @property
+    def trials(self) -> np.ndarray | None:
+        """Trials of every row of a binomial response, or None."""
+        return self.rows.trials
 
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
+    def prior_draws(self, num_draws: int, rng: np.random.Generator) -> Drawn:
+        """Draw coefficients and dispersion from the prior."""
+        return Drawn(self.family, self.rows.covariates, draw_prior(self.prior, num_draws, rng))
 
-        Returns:
-            A response for every draw and row of the data; of trials the successes.
-
-        Example:
-            >>> import natvi
-            >>> model = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli")
-            >>> model.prior_predictive(5).shape[0]
-            5
-        """
-        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
-        rows, p = self.rows, len(self.names)
-        theta = draw_prior(self.prior, num_draws, np.random.default_rng(seed))
-        eta = theta[:, :p] @ rows.X.T + (0.0 if rows.offset is None else rows.offset)
-        disp = theta[:, p] if self.family.has_dispersion else None
-        return draw_from_predictors(self.family, eta, disp, rows.trials, seed)
-
-    def _result(self, fitted: Fitted, method: str, watch: Stopwatch) -> Result:
+    def _result(self, fitted: Fitted, optimizer: str, watch: Stopwatch) -> Result:
         model = GlmFit(
             formula=self.formula,
             family=self.family,
@@ -167,7 +149,8 @@ class GlmModel:
         )
         return Result(
             model=model,
-            method=method,
+            method="gva",
+            optimizer=optimizer,
             structure=self.structure,
             outcome=fitted.outcome,
             elbo=fitted.elbo,
@@ -187,7 +170,7 @@ def glm(
     family: str = "gaussian",
     link: str | None = None,
     prior: Any = "default",
-    structure: str = "dense",
+    structure: str = "auto",
     weights: Any = None,
     missing: str = "drop",
 ) -> GlmModel:
@@ -204,7 +187,7 @@ def glm(
             coefficients to an sd or a pair (mean, sd), on the scale of the data as they are, and from the dispersion's
             name to a density, e.g. `{"x": 2.5, "sigma": ("half_t", 3, 10)}`; or `model.prior` of another model with the
             same coefficients, whose numbers are taken over.
-        structure: "dense", the full covariance, or "diagonal", independent coefficients.
+        structure: "auto" or "dense", the full covariance, or "diagonal", independent coefficients.
         weights: The name of a column or one number for each row: how often the row counts.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
 
@@ -246,7 +229,7 @@ def glm_arrays(
     weights: Any = None,
     trials: Any = None,
     prior: Any = "default",
-    structure: str = "dense",
+    structure: str = "auto",
 ) -> GlmModel:
     """Describe a generalized linear model by arrays; `.fit()` gives its posterior.
 
@@ -263,7 +246,7 @@ def glm_arrays(
         weights: How often each row counts `(n,)`.
         trials: Trials of each row `(n,)`, for family="binomial".
         prior: As for `natvi.glm`.
-        structure: "dense", the full covariance, or "diagonal", independent coefficients.
+        structure: "auto" or "dense", the full covariance, or "diagonal", independent coefficients.
 
     Returns:
         The model.
@@ -289,7 +272,7 @@ def glm_arrays(
 def _model(
     formula: str | None,
     family: Family,
-    rows: GlmRows,
+    rows: Rows,
     names: tuple[str, ...],
     prior: Any,
     structure: str,
@@ -298,7 +281,7 @@ def _model(
     columns: ColumnRecipe | None = None,
     intercept: bool = False,
 ) -> GlmModel:
-    check_structure(structure)
+    structure = check_structure(structure)
     n, p = rows.X.shape
     if p == 0 and not family.has_dispersion:
         raise ValueError("the model has no coefficients. Add an intercept or a covariate, e.g. 'y ~ 1'.")

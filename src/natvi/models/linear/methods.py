@@ -14,10 +14,11 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
+from natvi.linalg import DiagonalFactor
 from natvi.models.linear.centring import Centring, centred_prior, find_centring
-from natvi.models.linear.rows import GlmRows
+from natvi.models.regression.options import find_rule
 from natvi.models.regression.prior.choice import Prior
-from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
+from natvi.models.regression.rows import Rows
 from natvi.run import Fitted, wander
 from natvi.run.algorithm import compose
 from natvi.run.batches.row_batches import ArrayBatches, Batches
@@ -30,7 +31,6 @@ from natvi.target.priors.regression_prior import RegressionPrior
 from natvi.target.priors.scale_prior import ScalePrior
 from natvi.x64 import to_host
 
-OPTIMIZERS = {"adam": adam, "nadam": nadam, "snngm": snngm, "nagm": nagm, "pga": pga, "vogn": vogn}
 LARGEST_RATIO = 1e3  # of the columns' sizes
 START_SD = 0.1
 WINDOW = 100
@@ -51,7 +51,7 @@ def column_scales(X: np.ndarray) -> np.ndarray | None:
 
 
 def build_target(
-    rows: GlmRows, family: Family, prior: Prior, scales: np.ndarray | None, centring: Centring | None = None
+    rows: Rows, family: Family, prior: Prior, scales: np.ndarray | None, centring: Centring | None = None
 ) -> DesignRows:
     """Return the target of (beta, log dispersion), of columns centred already, the coefficients times the scales."""
     X, mean, sd = rows.X, prior.mean, prior.sd
@@ -69,7 +69,7 @@ def build_target(
     return DesignRows(observations, normal, family, len(rows.y), rows.constant)
 
 
-def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
+def fit_exactly(rows: Rows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
     """Maximise the exact bound; the Gaussian comes back in the coordinates of the prior."""
     plain = prior.coordinates.fixed is None  # else the columns are centred and scaled already
     centring = find_centring(rows.X) if structure == "dense" and plain else None
@@ -84,7 +84,7 @@ def fit_exactly(rows: GlmRows, family: Family, prior: Prior, structure: str, **o
 
 
 def fit_stochastically(
-    rows: GlmRows,
+    rows: Rows,
     family: Family,
     prior: Prior,
     structure: str,
@@ -122,9 +122,7 @@ def run_algorithm(
     checkpoint_seconds: float,
 ) -> Fitted:
     """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")
-    rule = OPTIMIZERS[optimizer]() if step_size is None else OPTIMIZERS[optimizer](step_size)
+    rule = find_rule(optimizer, step_size, "diagonal" if isinstance(start.factor, DiagonalFactor) else "dense")
     return wander(
         compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples),
         start,

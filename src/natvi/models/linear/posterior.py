@@ -6,25 +6,24 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from natvi.families.table import Family, find_family
-from natvi.formula.columns import ColumnRecipe
-from natvi.judge.predictive import ModelCheck, check_model
-from natvi.models.linear import criticism as glm_criticism
-from natvi.models.linear.predict import predict_rows
-from natvi.models.linear.rows import GlmRows
-from natvi.models.regression.coordinates import Coordinates
+from natvi.families.table import Family
+from natvi.formula.columns import ColumnRecipe, as_frame
+from natvi.models.linear.log_joint import log_joint
+from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
+from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.prior.check import prior_concerns
+from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
-from natvi.models.regression.prior.log_density import log_prior
-from natvi.models.regression.prior.storage import prior_arrays, restore_prior, store_prior
-from natvi.models.regression.tables import gaussian_table, interval_names, lognormal_row
+from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 
 
 @dataclass(frozen=True, eq=False)
-class GlmFit:
+class GlmFit(RegressionFit):
     """The posterior N(mean, C C') of (beta, log dispersion) with everything needed to read it.
 
     `factor` is C `(d, d)`, or the sds `(d,)` of independent coordinates. `rows` refers to the training data; a fit that
@@ -42,7 +41,7 @@ class GlmFit:
     columns: ColumnRecipe | None = None
     intercept: bool = False
     has_offset: bool = False
-    rows: GlmRows | None = None
+    rows: Rows | None = None
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -61,23 +60,13 @@ class GlmFit:
         return self.factor.ndim == 1
 
     @property
-    def is_corrected(self) -> bool:
-        """Whether draws come from the posterior itself, not from its Gaussian approximation."""
-        return False
-
-    @property
     def sds(self) -> np.ndarray:
         """The sd of every coordinate of (beta, log dispersion)."""
         return np.abs(self.factor) if self.is_diagonal else np.sqrt(np.sum(self.factor**2, axis=1))
 
-    def moments(self) -> tuple[np.ndarray, np.ndarray]:
+    def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance in the coordinates of the fit."""
         return self.mean, np.diag(self.factor**2) if self.is_diagonal else self.factor @ self.factor.T
-
-    @property
-    def coordinates(self) -> Coordinates:
-        """The coordinates of `mean`, `factor` and `rows`; tables and draws by name are in the user's."""
-        return self.prior.coordinates
 
     @property
     def coefficient_sds(self) -> np.ndarray:
@@ -97,19 +86,11 @@ class GlmFit:
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
         p, sds = len(self.names), self.sds
         mean = self.coordinates.coefficients(self.mean[:p])
-        tables = {"Coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
+        tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
         if self.dispersion_name is not None:
             row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
-            columns = ("mean", "sd", *interval_names(prob))
-            tables["Dispersion"] = pd.DataFrame([row], columns=list(columns), index=pd.Index([self.dispersion_name]))
+            tables["dispersion"] = interval_table([self.dispersion_name], np.array(row)[:, None], prob)
         return tables
-
-    def random_effects(self, prob: float) -> pd.DataFrame:
-        """Say that there are none."""
-        raise ValueError(
-            "This model has no random effects: all its parameters are in summary(). For effects of groups fit "
-            "natvi.glmm with a formula such as 'y ~ x + (1 | group)'."
-        )
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Draw theta = mean + C z, shape `(num_samples, d)`, in the coordinates of the fit."""
@@ -148,53 +129,62 @@ class GlmFit:
         """Return predictions for new rows, or for the training rows where there are none."""
         if groups != "known":
             raise ValueError(f"groups={groups!r} is for models with random effects; this one has none. Leave it out.")
-        return predict_rows(self, new_data, kind, prob)
+        check_word("kind", kind, KINDS)
+        if new_data is None:
+            rows, index = self.training_rows().covariates, pd.RangeIndex(self.num_rows)
+        else:
+            index = array_labels(new_data) if self.columns is None else as_frame(new_data).index
+            rows = self.covariates_of(new_data)
+        return interval_table(index, self.columns_of(rows, kind, prob), prob)
+
+    def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
+        """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""
+        return gaussian_columns(self.family, *self._predictor_moments(rows), kind, prob)
+
+    def _predictor_moments(self, rows: Covariates) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and sd of eta = x'beta + offset for every row: x'mu and |C'x|."""
+        p, X = len(self.names), rows.X
+        mean = X @ self.mean[:p] if rows.offset is None else X @ self.mean[:p] + rows.offset
+        if self.is_diagonal:
+            return mean, np.sqrt(X**2 @ self.factor[:p] ** 2)
+        return mean, np.sqrt(np.sum((X @ self.factor[:p]) ** 2, axis=1))
 
     # --- the fit against data --------------------------------------------------------------------------------
 
-    def observed(self, data: Any = None) -> np.ndarray:
-        """Return the responses; of trials the successes."""
-        return glm_criticism.observed(self, data)
+    def shared_names(self) -> list[str]:
+        """Return the names of the coefficients and of the dispersion."""
+        return [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])]
 
-    def posterior_predictive(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
-        """Draw replicated responses `(num_draws, n)`."""
-        return glm_criticism.posterior_predictive(self, num_draws, seed, data)
+    def covariates_of(self, data: Any) -> Covariates:
+        """Return new rows in the coordinates of the fit, without their responses."""
+        if self.columns is None:
+            rows = array_covariates(data, self.names, self.intercept, self.has_offset)
+            return rows._replace(X=self.coordinates.columns(rows.X))
+        X, _, offset = self.columns.apply(data)
+        return Covariates(self.coordinates.columns(X), offset if self.columns.offset else None)
 
-    def log_likelihood(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
-        """Return the log-likelihood of every row under every draw, `(num_draws, n)`."""
-        return glm_criticism.log_likelihood(self, num_draws, seed, data)
+    def rows_of(self, data: Any) -> Rows:
+        """Return new rows with their responses, weights and trials; without data the training rows."""
+        if data is None or self.columns is not None:
+            return super().rows_of(data)
+        return array_rows(data, self.covariates_of(data), self.family.name)
 
-    def loo(self, num_draws: int, seed: int, data: Any = None) -> glm_criticism.Loo:
-        """Return leave-one-out cross-validation."""
-        return glm_criticism.loo(self, num_draws, seed, data)
+    def draws_for(self, covariates: Covariates, num_draws: int, seed: int) -> Drawn:
+        """Draw the parameters."""
+        return Drawn(self.family, covariates, self.draws(num_draws, seed))
 
-    def residuals(self, seed: int, data: Any = None) -> glm_criticism.Residuals:
-        """Return fitted values with Pearson and quantile residuals."""
-        return glm_criticism.residuals(self, seed, data)
+    def fitted_values(self, drawn: Drawn) -> np.ndarray:
+        """Return the expected response of every row under the Gaussian."""
+        return response_moments(self.family, *self._predictor_moments(drawn.covariates))[0]
 
-    def check_model(self) -> ModelCheck | None:
-        """Return how well the model describes its data; None where they are not at hand."""
-        return None if self.rows is None else check_model(glm_criticism.replicate_rows(self), self.family.name)
-
-    def check_prior(self) -> tuple[str, ...] | None:
-        """Return in which ways the prior decides, or None where it is not known."""
-        mean, covariance = self.moments()
-        if len(self.prior.mean) != len(mean):
-            return None
-        return prior_concerns(
-            self.prior,
-            [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])],
-            mean,
-            covariance,
-        )
-
-    def log_prior(self, num_draws: int, seed: int) -> np.ndarray:
-        """Return the log prior density of the draws of `sample`, in the coordinates of the fit."""
-        return log_prior(self.prior, self.draws(num_draws, seed))
-
-    def is_discrete(self) -> bool:
-        """Whether responses are counts or 0 and 1."""
-        return self.family.name not in ("gaussian", "gamma")
+    def log_ratios(self, rows: Rows, shared: np.ndarray) -> np.ndarray | None:
+        """Return log p(y, theta) - log q(theta) of every draw, up to rounding on all constants."""
+        # log q up to the same -(d/2) log 2 pi as the joint density
+        errors = shared - self.mean
+        z = errors / self.factor if self.is_diagonal else np.linalg.solve(self.factor, errors.T).T
+        diagonal = self.factor if self.is_diagonal else np.diagonal(self.factor)
+        log_q = -0.5 * np.sum(z**2, axis=1) - np.sum(np.log(np.abs(diagonal)))
+        return log_joint(self.family, self.prior, rows, shared) - log_q
 
     # --- storage ---------------------------------------------------------------------------------------------
 
@@ -215,33 +205,3 @@ class GlmFit:
             "has_offset": self.has_offset,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
-
-    @classmethod
-    def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "GlmFit":
-        """Rebuild the model from its stored form."""
-        from natvi.models.linear.corrected import restore_corrected  # which builds on this file
-
-        fit = GlmFit(
-            formula=document["formula"],
-            family=find_family(document["family"], document["link"]),
-            names=tuple(document["names"]),
-            mean=arrays["mean"],
-            factor=arrays["factor"],
-            prior=restore_prior(arrays, document["prior"], tuple(document["names"]), 0),
-            num_rows=document["num_rows"],
-            notes=tuple(document["notes"]),
-            columns=None if document["columns"] is None else ColumnRecipe.from_dict(document["columns"]),
-            intercept=document["intercept"],
-            has_offset=document["has_offset"],
-        )
-        fit._check_shapes(arrays)
-        return restore_corrected(fit, arrays, document) if "psis" in document else fit
-
-    def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
-        d = len(self.names) + int(self.family.has_dispersion)
-        allowed = {"mean": [(d,)], "factor": [(d, d), (d,)], "prior_mean": [(d,)], "prior_sd": [(d,)]}
-        for name, shapes in allowed.items():
-            if arrays[name].shape not in shapes:
-                raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shapes[0]} is needed")
-        if self.columns is not None and len(self.columns.fixed_names) != len(self.names):
-            raise ValueError(f"{len(self.columns.fixed_names)} columns for {len(self.names)} names")

@@ -1,57 +1,35 @@
 """The rows of a generalized linear model as arrays, read from a formula and a table or from arrays."""
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from natvi.formula.design import Design
 from natvi.formula.frames import as_frame
-from natvi.formula.weights import read_weights
-from natvi.models.regression.response import Response, encode_response, refuse_overflow, row_weights
+from natvi.formula.weights import weights_of_rows
+from natvi.models.regression.response import encode_response, refuse_overflow
+from natvi.models.regression.rows import Covariates, Rows, gather
 
 MISSING_NOTE = "{:,} of {:,} rows left out: missing values (missing='error' refuses them)"
 
 
-class GlmRows(NamedTuple):
-    """Covariates and responses of the rows in use, in float64.
-
-    Attributes:
-        X: Covariates `(n, p)`.
-        y: Responses; for trials the proportion of successes.
-        offset: A known part of the predictor, or None.
-        weight: How often each row counts, weight times trials, or None.
-        trials: Trials of every row of a binomial response, or None.
-        constants: What the weighted log-density of each row lacks, log C(n, y) times the weight; or None.
-    """
-
-    X: np.ndarray
-    y: np.ndarray
-    offset: np.ndarray | None = None
-    weight: np.ndarray | None = None
-    trials: np.ndarray | None = None
-    constants: np.ndarray | None = None
-
-    @property
-    def constant(self) -> float:
-        """The sum of the constants."""
-        return 0.0 if self.constants is None else float(np.sum(self.constants))
-
-
-def rows_of_design(design: Design, family: str) -> tuple[GlmRows, tuple[str, ...]]:
+def rows_of_design(design: Design, family: str) -> tuple[Rows, tuple[str, ...]]:
     """Return the rows of a formula's design, and notes for the summary."""
     refuse_overflow(design.X, design.fixed_names)
-    response = encode(design.response, design.response_name, family, design.trials)
+    response = encode_response(
+        design.response, design.response_name, family, design.trials, may_be_equal=len(design.response) == 1
+    )
     notes = [*response.notes, *design.notes]
     if design.num_missing:
         notes.append(MISSING_NOTE.format(design.num_missing, design.num_missing + len(design.X)))
     offset = design.offset if design.columns.offset else None
-    return gather(design.X, response, offset, design.weights), tuple(notes)
+    return gather(Covariates(design.X, offset), response, design.weights), tuple(notes)
 
 
 def rows_of_arrays(
     X: np.ndarray, y: Any, family: str, offset: Any, weights: Any, trials: Any, learning: bool = True
-) -> tuple[GlmRows, tuple[str, ...]]:
+) -> tuple[Rows, tuple[str, ...]]:
     """Return the rows of plain arrays, and notes for the summary; rows of weight zero are left out.
 
     Raises:
@@ -64,8 +42,7 @@ def rows_of_arrays(
     if response is None:
         raise ValueError("y is missing: give the response, one value for each row of X.")
     notes: list[str] = []
-    given = None if weights is None else read_weights(weights, pd.DataFrame(index=range(n)))
-    used = None if given is None else given.values
+    used = None if weights is None else weights_of_rows(weights, pd.RangeIndex(n))
     if used is not None:
         if np.isnan(used).any():
             raise ValueError(
@@ -82,8 +59,9 @@ def rows_of_arrays(
     column = pd.Series(response)
     if column.isna().any():
         raise ValueError(f"y has {int(column.isna().sum())} missing value(s). Drop those rows of X and y first.")
-    encoded = encode(column, "y", family, None if trials is None else trials.astype(np.float64), learning)
-    rows = gather(X, encoded, None if offset is None else offset.astype(np.float64), used)
+    offset, trials = (None if a is None else a.astype(np.float64) for a in (offset, trials))
+    encoded = encode_response(column, "y", family, trials, may_be_equal=not learning or len(column) == 1)
+    rows = gather(Covariates(X, offset), encoded, used)
     return rows, (*encoded.notes, *notes)
 
 
@@ -134,31 +112,3 @@ def _column(values: Any, name: str, n: int) -> np.ndarray | None:
     if array.shape != (n,):
         raise ValueError(f"{name} must hold one value for each of the {n} rows of X; got shape {array.shape}.")
     return array
-
-
-def gather(X: np.ndarray, response: Response, offset: np.ndarray | None, weights: np.ndarray | None) -> GlmRows:
-    """Put covariates and an encoded response together."""
-    constants = response.log_choose
-    if constants is not None and weights is not None:
-        constants = weights * constants
-    weight = row_weights(weights, response.trials)
-    return GlmRows(X, response.values, offset, weight, response.trials, constants)
-
-
-def encode(response: pd.Series, name: str, family: str, trials: np.ndarray | None, learning: bool = True) -> Response:
-    """Encode the response; all rows may have the same value where there is one row only, or nothing to be learned."""
-    numeric = pd.api.types.is_numeric_dtype(response) or pd.api.types.is_bool_dtype(response)
-    if not numeric or (learning and len(response) > 1):
-        return encode_response(response, name, family, trials)
-    # one more row with another value, taken away again
-    value = response.iloc[0]
-    other = not value if isinstance(value, bool | np.bool_) else _another(float(value), family, trials)
-    more = pd.Series([*response, other])
-    encoded = encode_response(more, name, family, None if trials is None else np.append(trials, trials[0]))
-    return Response(encoded.values[:-1], encoded.notes, *(None if a is None else a[:-1] for a in encoded[2:]))
-
-
-def _another(value: float, family: str, trials: np.ndarray | None) -> float:
-    if trials is not None:
-        return value - 1.0 if value >= 1.0 else value + 1.0
-    return 1.0 - value if family in ("bernoulli", "binomial") else value + 1.0

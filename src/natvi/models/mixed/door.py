@@ -14,31 +14,31 @@ from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
-from natvi.models.mixed.criticism import MixedRows
-from natvi.models.mixed.methods import ASCENT, Noise, choose_optimizer, fit_with_noise, local_covariances
+from natvi.models.mixed.noisy.method import Noise, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.predict import draw_predictors
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
-from natvi.models.regression.options import check_options
+from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
-from natvi.models.regression.prior.predictive import draw_from_predictors
-from natvi.models.regression.response import encode_response, refuse_overflow, row_weights
+from natvi.models.regression.prior.predictive import DrawsFromPrior
+from natvi.models.regression.response import encode_response, refuse_overflow
+from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.loop import LoopState
-from natvi.run.settings import check_count, check_seed
 from natvi.x64 import float64, to_host
 
-STRUCTURES = {"gva": "arrow", "marginal": "draws"}
+METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
+ARROW = "arrow"
 
 
 @dataclass(frozen=True, eq=False)
-class MixedModel:
+class MixedModel(DrawsFromPrior):
     """A mixed model with its data, ready to be fitted; the columns of `design` are those of the prior's coordinates."""
 
     formula: str
@@ -99,40 +99,41 @@ class MixedModel:
             The result, converged or not: nothing is thrown away.
         """
         noise = Noise(order, step_size, num_samples, seed)
-        optimizer = choose_optimizer(method, optimizer, noise)
+        fitting = choose_method(METHODS, method, optimizer, noise._asdict(), ARROW)
         keeping = check_options(
             max_steps,
-            500 if optimizer == ASCENT else 40_000,
+            40_000 if fitting.is_noisy else 500,
             tolerance,
             state=state,
             progress=progress,
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
         )
-        if optimizer == ASCENT and state is not None and not isinstance(state, LoopState):
+        if not fitting.is_noisy and state is not None and not isinstance(state, LoopState):
             raise ValueError(
                 f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
                 "it out to start afresh."
             )
         watch = Stopwatch()
         with float64():
-            exact = optimizer == ASCENT  # noisy steps would be other steps with empty groups
-            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant, exact)
+            fill_up = not fitting.is_noisy  # noisy steps would be other steps with empty groups
+            mixed = build_target(self.design, self.y, self.family, self.prior, self.weight, self.constant, fill_up)
             target, start, place = mixed
             named = partial(self._fitted, place=place)
-            if not exact:
-                return fit_with_noise(mixed, named, method, optimizer, noise, watch, **keeping)
+            if fitting.is_noisy:
+                return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
             covariances = to_host(local_covariances(fitted.gaussian))
         posterior = fitted.gaussian
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
-        chosen = choose(stage, method, progress)
+        chosen = choose(stage, fitting.method, progress)
         concerns = chosen.concerns
         return Result(
             model=chosen.model,
             method=chosen.method,
-            structure=STRUCTURES[chosen.method],
+            optimizer=fitting.optimizer,
+            structure=ARROW,
             outcome=chosen.outcome,
             elbo=chosen.elbo,
             elbo_se=chosen.elbo_se,
@@ -143,33 +144,16 @@ class MixedModel:
             steps=chosen.steps,
         )
 
-    def prior_predictive(self, num_draws: int = 200, seed: int = 0) -> np.ndarray:
-        """Draw responses from the prior, `(num_draws, n)`: what the model holds possible before it has seen any.
-
-        Args:
-            num_draws: The number of draws, each with its own parameters.
-            seed: The same seed gives the same draws.
-
-        Returns:
-            A response for every draw and row of the data; of trials the successes.
-
-        Example:
-            >>> import natvi
-            >>> model = natvi.glmm("Reaction ~ Days + (Days | Subject)", natvi.data.load_sleepstudy())
-            >>> model.prior_predictive(5).shape[0]
-            5
-        """
-        num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
-        design, rng = self.design, np.random.default_rng(seed)
-        assert design.group_codes is not None and design.group_labels is not None
+    def prior_draws(self, num_draws: int, rng: np.random.Generator) -> Drawn:
+        """Draw shared coordinates and random effects from the prior."""
+        design = self.design
+        assert design.group_labels is not None
         p, r = design.X.shape[1], design.Z.shape[1]
         shared = draw_prior(self.prior, num_draws, rng)
         W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
         effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
-        eta = draw_predictors(design.X, design.Z, design.offset, design.group_codes, shared, effects)
-        disp = shared[:, p] if self.family.has_dispersion else None
-        return draw_from_predictors(self.family, eta, disp, self.trials, seed)
+        return Drawn(self.family, Covariates(design.X, design.offset, design.Z, design.group_codes), shared, effects)
 
     def _fitted(self, posterior: ArrowPrecision, covariances: np.ndarray, place: np.ndarray) -> MixedFit:
         """Put names on a Gaussian, its groups brought from the target's order into the data's.
@@ -178,7 +162,7 @@ class MixedModel:
         """
         design = self.design
         assert design.group_labels is not None and design.group_codes is not None
-        rows = (design.X, design.Z, design.offset, design.group_codes, self.y)
+        extra = (self.weight, self.trials, self.constants, design.Z, design.group_codes)
         return MixedFit(
             formula=self.formula,
             family=self.family,
@@ -193,7 +177,7 @@ class MixedModel:
             num_rows=len(self.y),
             notes=self.notes,
             correlated=design.correlated,
-            rows=MixedRows(*rows, self.weight, self.trials, self.constants),
+            rows=Rows(design.X, self.y, design.offset, *extra),
         )
 
 
@@ -256,7 +240,8 @@ def glmm(
     refuse_empty_effects(design, parsed.group)
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
-    y, weight = response.values, row_weights(design.weights, response.trials)
+    rows = gather(Covariates(design.X, design.offset), response, design.weights)
+    y, weight = rows.y, rows.weight
     recipe = design.columns
     chosen_prior = choose_prior(
         prior,
@@ -274,7 +259,5 @@ def glmm(
     notes = (*notes, chosen_prior.note) if chosen_prior.note else notes
     inside = chosen_prior.coordinates
     design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
-    constants = response.log_choose
-    if constants is not None and design.weights is not None:
-        constants = constants * design.weights
-    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, weight, constants, response.trials)
+    counts = (weight, rows.constants, rows.trials)
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts)

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.predict import drawn_columns
-from natvi.models.regression.tables import interval_names
+from natvi.models.regression.predict import drawn_columns
+from natvi.models.regression.rows import Covariates
+from natvi.models.regression.tables import interval_table
 
 MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1000, 200, 5e6  # draws of the random effects behind tables and predictions
 
@@ -28,12 +29,9 @@ class DrawnFit(MixedFit):
         local = self.coordinates.effects(self._kept[0])
         quantiles = np.quantile(local, [0.5 - prob / 2, 0.5 + prob / 2], axis=0)
         parts = (local.mean(axis=0), local.std(axis=0, ddof=1), *quantiles)
-        columns = dict(zip(("mean", "sd", *interval_names(prob)), (part.ravel() for part in parts), strict=True))
-        return pd.DataFrame(columns, index=pd.RangeIndex(local[0].size))
+        return interval_table(range(local[0].size), [part.ravel() for part in parts], prob)
 
-    def known_columns(
-        self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
-    ) -> np.ndarray:
+    def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
         local, shared = self._kept
-        return drawn_columns(self, X, Z, offset, codes, shared, local, kind, prob)
+        return drawn_columns(self.family, rows, shared, local, kind, prob)

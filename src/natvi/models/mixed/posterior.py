@@ -8,31 +8,40 @@ import jax
 import numpy as np
 import pandas as pd
 
-from natvi.families.table import Family, find_family
-from natvi.formula.columns import ColumnRecipe
+from natvi.families.table import Family
+from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.gaussian import ArrowPrecision
-from natvi.judge.predictive import ModelCheck, check_model
-from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.models.mixed import criticism as mixed_criticism
-from natvi.models.mixed.criticism import MixedRows
+from natvi.linalg import ArrowVector
 from natvi.models.mixed.draws import draw_in_batches
-from natvi.models.mixed.predict import exact_columns, plain_labels, predict_rows
-from natvi.models.mixed.variance import component_draws, component_names, component_table
-from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.prior.check import prior_concerns
+from natvi.models.mixed.groups import group_codes, plain_labels
+from natvi.models.mixed.predict import draw_effects, predictor_moments
+from natvi.models.mixed.variance import (
+    SharedCoordinates,
+    component_names,
+    fresh_effects,
+)
+from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.fit import RegressionFit
+from natvi.models.regression.predict import (
+    KINDS,
+    apply_mean,
+    check_word,
+    drawn_columns,
+    gaussian_columns,
+)
 from natvi.models.regression.prior.choice import Prior
-from natvi.models.regression.prior.log_density import log_prior
-from natvi.models.regression.prior.storage import prior_arrays, restore_prior, store_prior
-from natvi.models.regression.tables import gaussian_table
-from natvi.target.mixed.random_effects import omega_positions
+from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes
+GROUPS = ("known", "new", "population")
+PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class MixedFit:
+class MixedFit(SharedCoordinates, RegressionFit):
     """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
 
     `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
@@ -52,7 +61,7 @@ class MixedFit:
     num_rows: int
     notes: tuple[str, ...]
     correlated: bool = True
-    rows: MixedRows | None = None
+    rows: Rows | None = None
     choice: str = ""
 
     def parts(self) -> dict[str, Any]:
@@ -74,54 +83,14 @@ class MixedFit:
         return (*lines, *(("note", note) for note in self.notes))
 
     @property
-    def coordinates(self) -> Coordinates:
-        """The coordinates of the fit; tables and draws by name are in the user's."""
-        return self.prior.coordinates
-
-    @property
     def assumption(self) -> str:
         """What is assumed about the posterior, and may be wrong."""
         return "the Gaussian shape of the random effects"
-
-    @property
-    def omega_start(self) -> int:
-        """Position of omega among the shared coordinates."""
-        return len(self.fixed_names) + int(self.family.has_dispersion)
-
-    def shared_names(self) -> list[str]:
-        """Return a readable name of every shared coordinate."""
-        effects, group = self.random_names, self.group_name
-        names = [*self.fixed_names, *self.dispersion_position()]
-        for row, column in omega_positions(len(effects), self.correlated):
-            kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
-            names.append(kind)
-        return names
-
-    def log_sd_positions(self) -> dict[str, int]:
-        """Return where the log sds of the random effects stand among the shared coordinates."""
-        positions = omega_positions(len(self.random_names), self.correlated)
-        return {
-            f"sd({effect}|{self.group_name})": self.omega_start + positions[k, k]
-            for k, effect in enumerate(self.random_names)
-        }
-
-    def dispersion_position(self) -> dict[str, int]:
-        """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
-        dispersion = dispersion_name(self.family, self.fixed_names)
-        return {dispersion: len(self.fixed_names)} if dispersion else {}
 
     def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and covariance of the shared coordinates (beta, dispersion, omega)."""
         R = np.asarray(self.posterior.inverse_shared)
         return np.asarray(self.posterior.mean.shared), R.T @ R
-
-    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
-        """Return the fixed effects and the variance components."""
-        p = len(self.fixed_names)
-        mean, covariance = self.shared_moments()
-        mean, covariance = self.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
-        fixed = gaussian_table(list(self.fixed_names), mean, np.sqrt(np.diag(covariance)), prob)
-        return {"Fixed effects": fixed, "Variance components": component_table(self, prob)}
 
     def random_effects(self, prob: float) -> pd.DataFrame:
         """Return mean, sd and interval of every group's effects."""
@@ -137,25 +106,6 @@ class MixedFit:
         mean = self.coordinates.effects(np.asarray(self.posterior.mean.local)).ravel()
         return gaussian_table(range(len(mean)), mean, self.local_sds.ravel(), prob)
 
-    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
-        """Draw the shared coordinates `(s, g)`."""
-        return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
-
-    def readings(self, shared: np.ndarray) -> np.ndarray:
-        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
-        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
-        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
-
-    def inner_readings(self, shared: np.ndarray) -> np.ndarray:
-        """Map draws as `readings` does, but to what no shift and no unit of a variable changes."""
-        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
-
-    def known_columns(
-        self, X: np.ndarray, Z: np.ndarray, offset: np.ndarray, codes: np.ndarray, kind: str, prob: float
-    ) -> np.ndarray:
-        """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
-        return exact_columns(self, X, Z, offset, codes, kind, prob)
-
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
         """Draw fixed effects, variance components and random effects."""
         r, n = self.posterior.mean.local.shape
@@ -165,18 +115,11 @@ class MixedFit:
                 "Draw fewer, or leave them out with random_effects=False."
             )
         local, shared = self.joint_draws(num_samples, seed, random_effects)
-        fixed = self.coordinates.coefficients(shared[:, : len(self.fixed_names)])
-        named = {name: fixed[:, j] for j, name in enumerate(self.fixed_names)}
-        named |= dict(zip(component_names(self), component_draws(self, shared).T, strict=True))
+        named = self.named(shared)
         if random_effects:
             local = self.coordinates.effects(local)
             named |= {f"{e}|{self.group_name}": local[:, k] for k, e in enumerate(self.random_names)}
         return named
-
-    def covariates(self, new_data: Any) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return X, Z and the offset of new rows, in the coordinates of the fit."""
-        X, Z, offset = self.columns.apply(new_data)
-        return self.coordinates.columns(X), self.coordinates.random_columns(Z), offset
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)`, in the coordinates of the fit."""
@@ -192,49 +135,85 @@ class MixedFit:
         return {name: self.group_labels.tolist()}, dims
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
-        """Predict the linear predictor or the expected response of new rows."""
-        return predict_rows(self, new_data, kind, groups, prob)
+        """Return mean, sd and interval of the linear predictor or the expected response, row by row.
+
+        With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
+        rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
+        """
+        check_word("kind", kind, KINDS)
+        check_word("groups", groups, GROUPS)
+        if new_data is None:
+            rows, index, new = self.training_rows().covariates, pd.RangeIndex(self.num_rows), []
+        else:
+            frame = as_frame(new_data)
+            rows, index, new = self._columns_of(frame), frame.index, []
+            if groups == "known":
+                codes, new = group_codes(frame, self.group_name, self.group_labels)
+                rows = rows._replace(codes=codes)
+        if groups == "population":
+            assert rows.Z is not None
+            rows = rows._replace(Z=np.zeros_like(rows.Z), codes=np.zeros(rows.num_rows, dtype=int))
+        if groups == "new":
+            seen = np.zeros(rows.num_rows, dtype=bool)
+        else:
+            assert rows.codes is not None
+            seen = rows.codes < len(self.group_labels)
+        columns = np.empty((4, rows.num_rows))
+        if seen.any():
+            columns[:, seen] = self.known_columns(rows.take(seen), kind, prob)
+        if not seen.all():
+            columns[:, ~seen] = self._averaged_columns(rows.take(~seen), kind, prob)
+        table = interval_table(index, columns, prob)
+        table.attrs["new_groups"] = new
+        return table
+
+    def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
+        """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
+
+    def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
+        """Return the columns for rows of groups never seen: draws of (beta, omega) and of fresh random effects."""
+        rng = np.random.default_rng(0)
+        shared = self.shared_draws(PREDICTIVE_DRAWS, rng)
+        one = rows._replace(codes=np.zeros(rows.num_rows, dtype=int))
+        return drawn_columns(self.family, one, shared, fresh_effects(self, shared, 1, rng), kind, prob)
 
     # --- the fit against data --------------------------------------------------------------------------------
 
-    def observed(self, data: Any = None) -> np.ndarray:
-        """Return the responses; of trials the successes."""
-        return mixed_criticism.observed(self, data)
+    def _columns_of(self, frame: pd.DataFrame) -> Covariates:
+        """Return new rows without their groups."""
+        X, Z, offset = self.columns.apply(frame)
+        return Covariates(self.coordinates.columns(X), offset, self.coordinates.random_columns(Z))
 
-    def posterior_predictive(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
-        """Draw replicated responses `(num_draws, n)`."""
-        return mixed_criticism.posterior_predictive(self, num_draws, seed, data)
+    def covariates_of(self, data: Any) -> Covariates:
+        """Return new rows in the coordinates of the fit, without their responses."""
+        frame = as_frame(data)
+        rows = self._columns_of(frame)
+        return rows._replace(codes=group_codes(frame, self.group_name, self.group_labels)[0])
 
-    def log_likelihood(self, num_draws: int, seed: int, data: Any = None) -> np.ndarray:
-        """Return the log-likelihood of every row under every draw, `(num_draws, n)`."""
-        return mixed_criticism.log_likelihood(self, num_draws, seed, data)
+    def draws(self, num_samples: int, seed: int) -> np.ndarray:
+        """Draw the shared coordinates, those of `sample`."""
+        return self.joint_draws(num_samples, seed, False)[1]
 
-    def loo(self, num_draws: int, seed: int, data: Any = None) -> mixed_criticism.Loo:
-        """Return leave-one-out cross-validation."""
-        return mixed_criticism.loo(self, num_draws, seed, data)
+    def draws_for(self, covariates: Covariates, num_draws: int, seed: int) -> Drawn:
+        """Draw shared coordinates and random effects; groups that the fit has not seen get fresh effects."""
+        assert covariates.codes is not None
+        r, n = self.local_sds.shape
+        codes, local, shared = draw_effects(self.joint_draws, (r, n), covariates.codes, num_draws, seed)
+        fresh = int(covariates.codes.max(initial=-1)) + 1 - n
+        if fresh > 0:
+            more = fresh_effects(self, shared, fresh, np.random.default_rng(seed))
+            local = np.concatenate([local, more], axis=-1)
+        return Drawn(self.family, covariates._replace(codes=codes), shared, local)
 
-    def residuals(self, seed: int, data: Any = None) -> mixed_criticism.Residuals:
-        """Return fitted values with Pearson and quantile residuals."""
-        return mixed_criticism.residuals(self, seed, data)
+    def fitted_values(self, drawn: Drawn) -> np.ndarray:
+        """Return the expected response of every row, given its group's effects: the mean over draws."""
+        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
 
-    def check_model(self) -> ModelCheck | None:
-        """Return how well the model describes its data; None where they are not at hand."""
-        return None if self.rows is None else check_model(mixed_criticism.replicate_rows(self), self.family.name)
-
-    def check_prior(self) -> tuple[str, ...] | None:
-        """Return in which ways the prior decides, or None where it is not known."""
-        mean, covariance = self.shared_moments()
-        if len(self.prior.mean) != len(mean):
-            return None
-        return prior_concerns(self.prior, self.shared_names(), mean, covariance)
-
-    def log_prior(self, num_draws: int, seed: int) -> np.ndarray:
-        """Return the log prior density of the draws of `sample`, in the coordinates of the fit."""
-        return log_prior(self.prior, self.joint_draws(num_draws, seed, False)[1])
-
-    def is_discrete(self) -> bool:
-        """Whether responses are counts or 0 and 1."""
-        return self.family.name not in ("gaussian", "gamma")
+    @property
+    def loo_cause(self) -> str:
+        """A row that is alone in its group moves that group's effect much."""
+        return ", often the effect of a small group"
 
     # --- storage ---------------------------------------------------------------------------------------------
 
@@ -268,57 +247,6 @@ class MixedFit:
             "choice": self.choice,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
-
-    @classmethod
-    def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
-        """Rebuild the model from its stored form, by whichever method it was fitted."""
-        from natvi.models.mixed.marginal.posterior import restore_marginal  # which builds on this file
-        from natvi.models.mixed.rvb import restore_rvb  # and this one too
-
-        gaussian = cls._restore_gaussian(arrays, document)
-        if "rvb" in document:
-            return restore_rvb(gaussian, arrays, document)
-        return restore_marginal(gaussian, arrays, document) if "marginal" in document else gaussian
-
-    @classmethod
-    def _restore_gaussian(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "MixedFit":
-        mean = ArrowVector(arrays["mean_local"], arrays["mean_shared"])  # type: ignore[arg-type]
-        factor = ArrowFactor(*(arrays[f"factor_{part}"] for part in ("local", "cross", "shared")))  # type: ignore[arg-type]
-        fit = cls(
-            formula=document["formula"],
-            family=find_family(document["family"], document.get("link")),  # early files name no link
-            columns=ColumnRecipe.from_dict(document["columns"]),
-            fixed_names=tuple(document["fixed_names"]),
-            random_names=tuple(document["random_names"]),
-            group_name=document["group_name"],
-            group_labels=plain_labels(document["group_labels"]),
-            posterior=ArrowPrecision(mean, factor, arrays["inverse_shared"]),  # type: ignore[arg-type]
-            local_sds=arrays["local_sds"],
-            prior=restore_prior(
-                arrays, document["prior"], tuple(document["fixed_names"]), len(document["random_names"])
-            ),
-            num_rows=document["num_rows"],
-            notes=tuple(document["notes"]),
-            correlated=document.get("correlated", True),
-            choice=document.get("choice", ""),
-        )
-        fit._check_shapes(arrays)
-        return fit
-
-    def _check_shapes(self, arrays: dict[str, np.ndarray]) -> None:
-        r, n, g = len(self.random_names), len(self.group_labels), len(self.shared_names())
-        expected = {
-            "mean_local": (r, n),
-            "mean_shared": (g,),
-            "factor_local": (r, r, n),
-            "factor_cross": (g, r, n),
-            "factor_shared": (g, g),
-            "inverse_shared": (g, g),
-            "local_sds": (r, n),
-        }
-        for name, shape in expected.items():
-            if arrays[name].shape != shape:
-                raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shape} is needed")
 
 
 @jax.jit

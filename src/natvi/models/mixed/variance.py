@@ -1,22 +1,88 @@
 """From omega to what people read: sds and correlations of the random effects, and the dispersion parameter."""
 
+from abc import ABC, abstractmethod
 from itertools import combinations
-from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
 
+from natvi.families.table import Family
 from natvi.models.regression.names import dispersion_name
-from natvi.models.regression.tables import interval_names, lognormal_row
+from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.target.mixed.random_effects import omega_positions
-
-if TYPE_CHECKING:
-    from natvi.models.mixed.posterior import MixedFit
 
 NUM_DRAWS = 4000
 
 
-def component_names(fit: "MixedFit") -> list[str]:
+class SharedCoordinates(ABC):
+    """The shared coordinates (beta, log dispersion, omega) of a fitted mixed model, and what people read of them."""
+
+    family: Family
+    prior: Prior
+    fixed_names: tuple[str, ...]
+    random_names: tuple[str, ...]
+    group_name: str
+    correlated: bool
+
+    @property
+    def omega_start(self) -> int:
+        """Position of omega among the shared coordinates."""
+        return len(self.fixed_names) + int(self.family.has_dispersion)
+
+    def shared_names(self) -> list[str]:
+        """Return a readable name of every shared coordinate."""
+        effects, group = self.random_names, self.group_name
+        names = [*self.fixed_names, *self.dispersion_position()]
+        for row, column in omega_positions(len(effects), self.correlated):
+            kind = f"sd({effects[row]}|{group})" if row == column else f"corr({effects[column]},{effects[row]}|{group})"
+            names.append(kind)
+        return names
+
+    def log_sd_positions(self) -> dict[str, int]:
+        """Return where the log sds of the random effects stand among the shared coordinates."""
+        positions = omega_positions(len(self.random_names), self.correlated)
+        return {
+            f"sd({effect}|{self.group_name})": self.omega_start + positions[k, k]
+            for k, effect in enumerate(self.random_names)
+        }
+
+    def dispersion_position(self) -> dict[str, int]:
+        """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
+        dispersion = dispersion_name(self.family, self.fixed_names)
+        return {dispersion: len(self.fixed_names)} if dispersion else {}
+
+    @abstractmethod
+    def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return mean and covariance of the shared coordinates."""
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return the fixed effects and the variance components."""
+        p = len(self.fixed_names)
+        mean, covariance = self.shared_moments()
+        mean, covariance = self.prior.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
+        fixed = gaussian_table(list(self.fixed_names), mean, np.sqrt(np.diag(covariance)), prob)
+        return {"coefficients": fixed, "variance_components": component_table(self, prob)}
+
+    def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
+        """Draw the shared coordinates `(s, g)`."""
+        return rng.multivariate_normal(*self.shared_moments(), num_draws, method="cholesky")
+
+    def readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws of the shared coordinates to what the tables show: fixed effects and variance components."""
+        fixed = self.prior.coordinates.coefficients(shared[:, : len(self.fixed_names)])
+        return np.concatenate([fixed, component_draws(self, shared)], axis=1)
+
+    def inner_readings(self, shared: np.ndarray) -> np.ndarray:
+        """Map draws as `readings` does, but to what no shift and no unit of a variable changes."""
+        return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
+
+    def named(self, shared: np.ndarray) -> dict[str, np.ndarray]:
+        """Return draws of fixed effects and variance components, by name."""
+        return dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
+
+
+def component_names(fit: SharedCoordinates) -> list[str]:
     """Return the names of the variance components, in the order of `component_draws`."""
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
@@ -25,7 +91,7 @@ def component_names(fit: "MixedFit") -> list[str]:
     return [*sds, *pairs, *([dispersion] if dispersion else [])]
 
 
-def _pairs(fit: "MixedFit") -> list[tuple[int, int]]:
+def _pairs(fit: SharedCoordinates) -> list[tuple[int, int]]:
     """Return the pairs of effects whose correlation is a parameter."""
     return list(combinations(range(len(fit.random_names)), 2)) if fit.correlated else []
 
@@ -38,15 +104,22 @@ def precision_factors(r: int, omega: np.ndarray, correlated: bool = True) -> np.
     return W
 
 
-def component_draws(fit: "MixedFit", shared: np.ndarray, inside: bool = False) -> np.ndarray:
+def fresh_effects(fit: SharedCoordinates, shared: np.ndarray, num_groups: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw random effects of new groups `(s, r, n)`, given draws of the shared coordinates: theta = W^-T z."""
+    W = precision_factors(len(fit.random_names), shared[:, fit.omega_start :], fit.correlated)
+    z = rng.standard_normal((num_groups, len(shared), W.shape[1], 1))
+    return np.moveaxis(np.linalg.solve(np.swapaxes(W, 1, 2), z)[..., 0], 0, -1)
+
+
+def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = False) -> np.ndarray:
     """Map draws `(s, g)` of the shared coordinates to draws of the components `(s, k)`.
 
     `inside` gives sds and correlations of the centred, scaled random effects in place of those at the user's zero.
     """
     r = len(fit.random_names)
     inverse = np.linalg.inv(precision_factors(r, shared[:, fit.omega_start :], fit.correlated))
-    if fit.coordinates.random is not None and not inside:
-        inverse = inverse @ fit.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
+    if fit.prior.coordinates.random is not None and not inside:
+        inverse = inverse @ fit.prior.coordinates.random.T  # the covariance of theta = M theta' is M (W W')^-1 M'
     covariance = np.swapaxes(inverse, 1, 2) @ inverse  # (W W')^-1
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     columns = [sds[:, k] for k in range(r)]
@@ -56,7 +129,7 @@ def component_draws(fit: "MixedFit", shared: np.ndarray, inside: bool = False) -
     return np.stack(columns, axis=1)
 
 
-def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
+def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of every component.
 
     Components that are the exponential of one coordinate are lognormal, so theirs are exact; the others come
@@ -65,14 +138,10 @@ def component_table(fit: "MixedFit", prob: float) -> pd.DataFrame:
     mean, covariance = fit.shared_moments()
     values = component_draws(fit, fit.shared_draws(NUM_DRAWS, np.random.default_rng(0)))
     tail = 0.5 - prob / 2
-    low, high = interval_names(prob)
     quantiles = np.quantile(values, [tail, 1 - tail], axis=0)
-    table = pd.DataFrame(
-        {"mean": values.mean(0), "sd": values.std(0, ddof=1), low: quantiles[0], high: quantiles[1]},
-        index=pd.Index(component_names(fit)),
-    )
+    table = interval_table(component_names(fit), (values.mean(0), values.std(0, ddof=1), *quantiles), prob)
     exact = {}
-    M = fit.coordinates.random
+    M = fit.prior.coordinates.random
     if len(fit.random_names) == 1 or not fit.correlated:  # sd = M_kk / W_kk
         units = np.ones(len(fit.random_names)) if M is None else np.abs(np.diagonal(M))
         exact = {

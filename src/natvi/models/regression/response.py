@@ -31,7 +31,9 @@ class Response(NamedTuple):
     log_choose: np.ndarray | None = None
 
 
-def encode_response(response: pd.Series, name: str, family: str, trials: np.ndarray | None = None) -> Response:
+def encode_response(
+    response: pd.Series, name: str, family: str, trials: np.ndarray | None = None, *, may_be_equal: bool = False
+) -> Response:
     """Turn a response column into float64 numbers that the family accepts.
 
     Args:
@@ -39,6 +41,8 @@ def encode_response(response: pd.Series, name: str, family: str, trials: np.ndar
         name: Its name, for messages.
         family: The name of the family.
         trials: For `p(y, n)` the trials of every row.
+        may_be_equal: Whether all values may be equal, since nothing is to be learned from them; of text the level that
+            counts as 1 must be among others all the same.
 
     Returns:
         The numbers and notes for the summary, such as which level counts as 1.
@@ -51,11 +55,12 @@ def encode_response(response: pd.Series, name: str, family: str, trials: np.ndar
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"Unknown family {family!r}.{hint} Known: {', '.join(FAMILY_NAMES)}.")
     if trials is not None:
-        return _encode_proportion(response, name, family, trials)
+        return _encode_proportion(response, name, family, trials, may_be_equal)
     binary = family in ("bernoulli", "binomial")
     encoded = _encode_binary(response, name, family) if binary else _encode_number(response, name, family)
     first = encoded.values[0]
-    if np.all(encoded.values == first):
+    numeric = pd.api.types.is_numeric_dtype(response) or pd.api.types.is_bool_dtype(response)
+    if np.all(encoded.values == first) and not (may_be_equal and numeric):
         raise ValueError(
             f"All {len(response)} values of the response {name!r} equal {response.tolist()[0]!r}: there is nothing to "
             "learn from them. Check the column and any filter applied to the data."
@@ -91,7 +96,7 @@ def row_weights(weights: np.ndarray | None, trials: np.ndarray | None) -> np.nda
     return weights * trials
 
 
-def _encode_proportion(response: pd.Series, name: str, family: str, trials: np.ndarray) -> Response:
+def _encode_proportion(response: pd.Series, name: str, family: str, trials: np.ndarray, may_be_equal: bool) -> Response:
     if family != "binomial":
         raise ValueError(
             f"{name!r} describes successes out of trials, and a {family} response has no trials. Use "
@@ -99,7 +104,7 @@ def _encode_proportion(response: pd.Series, name: str, family: str, trials: np.n
         )
     y, n = check_trials(_encode_number(response, name, family).values, trials, name, response.index)
     for extreme, words in ((0.0, "no success"), (n, "nothing but successes")):
-        if np.all(y == extreme):
+        if np.all(y == extreme) and not may_be_equal:
             raise ValueError(
                 f"All {len(y)} rows of {name!r} have {words}: there is nothing to learn from them. Check the columns "
                 "and any filter applied to the data."

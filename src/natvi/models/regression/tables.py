@@ -4,14 +4,31 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float
 from scipy.special import ndtri
+
+from natvi.metrics.psis import weighted_quantiles
+
+
+def interval_table(names: Any, columns: Any, prob: float) -> pd.DataFrame:
+    """Return mean, sd and the two ends of a central interval as a table with a line for every name."""
+    return pd.DataFrame(dict(zip(("mean", "sd", *interval_names(prob)), columns, strict=True)), index=pd.Index(names))
 
 
 def gaussian_table(names: Any, mean: np.ndarray, sd: np.ndarray, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of Gaussian coordinates."""
     z = ndtri(0.5 + prob / 2)
-    low, high = interval_names(prob)
-    return pd.DataFrame({"mean": mean, "sd": sd, low: mean - z * sd, high: mean + z * sd}, index=pd.Index(names))
+    return interval_table(names, (mean, sd, mean - z * sd, mean + z * sd), prob)
+
+
+def weighted_table(
+    names: Any, values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"], prob: float
+) -> pd.DataFrame:
+    """Return mean, sd and central interval of weighted draws."""
+    mean = weights @ values
+    sd = np.sqrt(weights @ (values - mean) ** 2)
+    quantiles = weighted_quantiles(values, weights, [0.5 - prob / 2, 0.5 + prob / 2])
+    return interval_table(names, (mean, sd, *quantiles), prob)
 
 
 def interval_names(prob: float) -> tuple[str, str]:

@@ -105,7 +105,7 @@ def rvb1(
     Args:
         target: A mixed model, as `build_target` makes it.
         predictor: eta_hat of every cell, by default the family's rough predictor `family.start(y)`. The paper takes the
-            posterior mean under Jeffreys' prior (`natvi.models.mixed.row_expansion`). For Gaussian responses the
+            posterior mean under Jeffreys' prior (`natvi.models.mixed.noisy.row_expansion`). For Gaussian responses the
             expansion is exact about any predictor.
         row_slopes: (y, eta, dispersion or None) -> the first and minus the second derivative of log p of every row, by
             default by automatic differentiation.

@@ -143,7 +143,7 @@ def test_a_tight_prior_pulls_and_a_saved_fit_keeps_its_words(tmp_path):
     frame = natvi.data.load_epilepsy()
     tight = fit(EPILEPSY, frame, {"sd": 0.05, "base": (1.0, 0.01)}, "poisson")
     assert tight.outcome == "converged"
-    components = tight.model.tables(0.95)["Variance components"]
+    components = tight.model.tables(0.95)["variance_components"]
     assert components.loc["sd(Intercept|subject)", "mean"] < 0.35
     tight.save(tmp_path / "fit.natvi")
     words = dict(natvi.load(tmp_path / "fit.natvi").model.headline)["prior"]

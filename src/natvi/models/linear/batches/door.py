@@ -22,13 +22,12 @@ from natvi.models.linear.batches.source import RowSource
 from natvi.models.linear.batches.survey import Survey, prior_of_survey, survey_rows
 from natvi.models.linear.methods import START_SD, build_target, column_scales, run_algorithm, unscaled
 from natvi.models.linear.posterior import GlmFit
-from natvi.models.regression.options import check_options, check_structure
+from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.prior.choice import Prior
 from natvi.result import Result
 from natvi.run.batches.row_batches import check_batch_size
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.rows import climb_rows
-from natvi.run.settings import check_count, check_seed
 from natvi.target.design_rows import DesignRows
 from natvi.x64 import float64
 
@@ -75,7 +74,8 @@ class GlmBatchModel:
         """Fit the Gaussian variational approximation by noisy steps on minibatches.
 
         Args:
-            optimizer: "snngm", "nagm", "adam", "nadam", "pga" or "vogn", in (mu, C).
+            optimizer: "snngm", "nagm", "adam", "nadam", "pga", "vogn", in (mu, C); with independent
+                coordinates "ivon" too.
             order: 1 for first derivatives of the log-density, 2 for second, "exact" for their expectations under the
                 Gaussian, without draws.
             step_size: By default the optimizer's own.
@@ -92,9 +92,12 @@ class GlmBatchModel:
         Returns:
             The result, converged or not. Its bound is exact, by two more passes over all rows; its trace is noisy.
         """
+        noise: dict[str, Any] = {"order": order, "step_size": step_size, "num_samples": num_samples, "seed": seed}
+        chosen = choose_method(("gva",), "gva", optimizer, noise, self.structure)
+        if not chosen.is_noisy:
+            raise ValueError("optimizer='ascent' needs all rows in memory; rows in batches take noisy steps: 'snngm'.")
         keeping: dict[str, Any] = {"state": state, "progress": progress, "checkpoint": checkpoint}
         keeping = check_options(max_steps, 100_000, 1e-8, **keeping, checkpoint_seconds=checkpoint_seconds)
-        seed, num_samples = check_seed(seed), check_count("num_samples", num_samples)
         n = self.survey.num_rows
         size = check_batch_size(min(BATCH_ROWS, n) if batch_size is None else batch_size, n)
         watch = Stopwatch()
@@ -102,8 +105,7 @@ class GlmBatchModel:
             start, scales = self._start()
             batches = self.source.batches(scales, size, buffer_rows, seed)
             target = self._target(scales)
-            options: dict[str, Any] = {"optimizer": optimizer, "order": order, "step_size": step_size, **keeping}
-            fitted = run_algorithm(target, start, batches, num_samples=num_samples, seed=seed, **options)
+            fitted = run_algorithm(target, start, batches, optimizer=chosen.optimizer, **noise, **keeping)
             ending = finish(self.source, target, scales, jax.tree.map(jnp.asarray, fitted.gaussian))
             mean, factor = unscaled(ending.gaussian, scales)
         model = GlmFit(
@@ -120,7 +122,8 @@ class GlmBatchModel:
         )
         return Result(
             model=model,
-            method=f"stochastic {optimizer}",
+            method="gva",
+            optimizer=chosen.optimizer,
             structure=self.structure,
             outcome=fitted.outcome,
             elbo=ending.elbo,
@@ -185,7 +188,7 @@ def glm_batches(
     names: Any = None,
     intercept: bool = False,
     prior: Any = "default",
-    structure: str = "dense",
+    structure: str = "auto",
 ) -> GlmBatchModel:
     """Describe a generalized linear model by rows that do not fit into memory; `.fit()` gives its posterior.
 
@@ -201,7 +204,7 @@ def glm_batches(
         names: Names of the columns; by default x0, x1, ...
         intercept: Whether to put a column of ones, called Intercept, before the others.
         prior: As for `natvi.glm`.
-        structure: "dense", the full covariance, or "diagonal", independent coefficients.
+        structure: "auto" or "dense", the full covariance, or "diagonal", independent coefficients.
 
     Returns:
         The model.
@@ -219,7 +222,7 @@ def glm_batches(
         400
     """
     chosen = find_family(family, link)
-    check_structure(structure)
+    structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
     survey = survey_rows(rows, chosen)
     rows.num_rows = survey.num_rows

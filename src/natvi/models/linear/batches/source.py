@@ -10,9 +10,9 @@ import jax
 import numpy as np
 import pandas as pd
 
-from natvi.models.linear.rows import GlmRows, read_matrix, rows_of_arrays
+from natvi.models.linear.rows import read_matrix, rows_of_arrays
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.response import row_weights
+from natvi.models.regression.rows import Rows
 from natvi.run.batches.row_batches import ArrayBatches, Batches, IteratorBatches, common_length
 from natvi.target.design_rows import Observations
 
@@ -59,7 +59,7 @@ class RowSource:
         """Whether the rows have an offset, known once a piece was read."""
         return self._form is not None and "offset" in self._form[1]
 
-    def read(self, epoch: int = 0) -> Iterator[GlmRows]:
+    def read(self, epoch: int = 0) -> Iterator[Rows]:
         """Return the pieces of an epoch, checked and encoded.
 
         Raises:
@@ -91,7 +91,7 @@ class RowSource:
 
         return IteratorBatches(open_epoch, self.num_rows, batch_size, buffer_rows=buffer_rows, seed=seed)
 
-    def encode(self, parts: Mapping[str, Any]) -> GlmRows:
+    def encode(self, parts: Mapping[str, Any]) -> Rows:
         """Return rows taken from anywhere in the arrays."""
         return self._encode(parts, None)
 
@@ -104,7 +104,7 @@ class RowSource:
         width = sum(8 * int(np.prod(np.shape(a)[1:])) for a in self._arrays.values())
         return cut(self._arrays, max(1, PIECE_BYTES // width))
 
-    def _encode(self, parts: Mapping[str, Any], first: int | None) -> GlmRows:
+    def _encode(self, parts: Mapping[str, Any], first: int | None) -> Rows:
         try:
             return self._checked(parts)
         except ValueError as error:
@@ -112,7 +112,7 @@ class RowSource:
                 raise
             raise ValueError(f"in the piece of the data that starts at row {first:,}: {error}") from error
 
-    def _checked(self, parts: Mapping[str, Any]) -> GlmRows:
+    def _checked(self, parts: Mapping[str, Any]) -> Rows:
         X, names = read_matrix(parts["X"], self._given_names if self._form is None else None)
         form = X.shape[1], tuple(name for name in OPTIONAL if parts.get(name) is not None)
         if self._form is None:
@@ -128,10 +128,7 @@ class RowSource:
             X = np.column_stack([np.ones(len(X)), X])
         extra = parts.get("offset"), None, parts.get("trials")
         rows, notes = rows_of_arrays(X, parts["y"], self._family, *extra, learning=False)
-        weights = _weights(parts.get("weights"), len(X))
-        if weights is not None:
-            constants = None if rows.constants is None else weights * rows.constants
-            rows = rows._replace(weight=row_weights(weights, rows.trials), constants=constants)
+        rows = rows.counted(_weights(parts.get("weights"), len(X)))
         if self._form is None:
             self._form, self.notes = form, notes
         return rows._replace(X=self.coordinates.columns(rows.X))
@@ -152,7 +149,7 @@ class _EncodedBatches:
         return jax.tree.map(lambda a: a.reshape(count, self.batch_size, *a.shape[1:]), rows)
 
 
-def scaled(rows: GlmRows, scales: np.ndarray) -> Observations:
+def scaled(rows: Rows, scales: np.ndarray) -> Observations:
     """Return the rows as the target takes them, on the host, with the columns divided by the scales."""
     parts: tuple[Any, ...] = (rows.X / scales, rows.y, rows.offset, rows.weight)
     return Observations(*parts)

@@ -6,11 +6,11 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.models.linear.batches.source import RowSource
-from natvi.models.linear.rows import GlmRows
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.response_scale import PREDICTORS, ResponseScale
 from natvi.models.regression.prior.standard import INTERCEPT, SLOPE, StandardColumns
+from natvi.models.regression.rows import Rows
 
 SAMPLE_ROWS, ROWS_PER_COLUMN = 2048, 20
 
@@ -33,7 +33,7 @@ class Survey(NamedTuple):
     sd: np.ndarray
     half_range: np.ndarray
     constant: float
-    sample: GlmRows
+    sample: Rows
     totals: np.ndarray
 
 
@@ -98,7 +98,7 @@ def prior_of_survey(prior: Any, family: Family, survey: Survey, names: tuple[str
     return choose_prior(prior, family, data, names=names)
 
 
-def _totals(rows: GlmRows, offset: np.ndarray) -> np.ndarray:
+def _totals(rows: Rows, offset: np.ndarray) -> np.ndarray:
     w = np.ones(len(rows.y)) if rows.weight is None else rows.weight
     exposure = np.exp(np.clip(offset, -700.0, 700.0))
     return np.array([w.sum(), w @ rows.y, w @ exposure, w @ (rows.y / exposure)])
@@ -170,9 +170,9 @@ class _Sample:
     def __init__(self) -> None:
         self._rng = np.random.default_rng(0)
         self._keys = np.zeros(0)
-        self._kept: GlmRows | None = None
+        self._kept: Rows | None = None
 
-    def add(self, rows: GlmRows) -> None:
+    def add(self, rows: Rows) -> None:
         """Look at more rows."""
         size = max(SAMPLE_ROWS, ROWS_PER_COLUMN * rows.X.shape[1])
         keys = np.append(self._keys, self._rng.random(len(rows.y)))
@@ -183,11 +183,11 @@ class _Sample:
             chosen = np.sort(np.argpartition(keys, size)[:size])
         self._keys, self._kept = keys[chosen], _each(lambda a: a[chosen], together)
 
-    def rows(self) -> GlmRows:
+    def rows(self) -> Rows:
         """Return the rows kept."""
         assert self._kept is not None
         return self._kept
 
 
-def _each(function: Any, *rows: GlmRows) -> GlmRows:
-    return GlmRows(*(None if parts[0] is None else function(*parts) for parts in zip(*rows, strict=True)))  # type: ignore[arg-type]
+def _each(function: Any, *rows: Rows) -> Rows:
+    return Rows(*(None if parts[0] is None else function(*parts) for parts in zip(*rows, strict=True)))  # type: ignore[arg-type]

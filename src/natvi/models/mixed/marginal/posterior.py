@@ -6,12 +6,12 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from natvi.metrics.psis import resample, weighted_quantiles
+from natvi.metrics.psis import resample
 from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.drawn import DrawnFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws, component_names
-from natvi.models.regression.tables import interval_names
+from natvi.models.regression.tables import weighted_table
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -57,18 +57,11 @@ class MarginalFit(DrawnFit):
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the fixed effects and the variance components, from the weighted draws."""
         fixed = self.coordinates.coefficients(self.shared[:, : len(self.fixed_names)])
+        components = component_draws(self, self.shared)
         return {
-            "Fixed effects": self._table(list(self.fixed_names), fixed, prob),
-            "Variance components": self._table(component_names(self), component_draws(self, self.shared), prob),
+            "coefficients": weighted_table(self.fixed_names, fixed, self.weights, prob),
+            "variance_components": weighted_table(component_names(self), components, self.weights, prob),
         }
-
-    def _table(self, names: list[str], values: np.ndarray, prob: float) -> pd.DataFrame:
-        mean = self.weights @ values
-        sd = np.sqrt(self.weights @ (values - mean) ** 2)
-        low, high = weighted_quantiles(values, self.weights, [0.5 - prob / 2, 0.5 + prob / 2])
-        return pd.DataFrame(
-            dict(zip(("mean", "sd", *interval_names(prob)), (mean, sd, low, high), strict=True)), index=pd.Index(names)
-        )
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)`: equally weighted shared coordinates, then the random effects given them."""

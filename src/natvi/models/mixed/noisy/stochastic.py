@@ -8,7 +8,6 @@ Each is a recipe; here are the starts of the paper, the loop over a fixed number
 original scale. Lower bounds have all constants, the Jacobian included, so that they can be compared.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -20,9 +19,9 @@ from jaxtyping import Array, Float, Int, Key, PRNGKeyArray
 
 from natvi.gaussian import arrow_precision, local_global_covariance
 from natvi.linalg import ArrowVector, vector
-from natvi.models.mixed.row_expansion import canonical_slopes, data_predictor
-from natvi.models.mixed.states import OwnedStep, open_state, sign_state
-from natvi.optimize import adam, nadam, nagm, pga, snngm, vogn
+from natvi.models.mixed.noisy.row_expansion import canonical_slopes, data_predictor
+from natvi.models.mixed.noisy.states import OwnedStep, open_state, sign_state
+from natvi.models.regression.options import find_rule
 from natvi.optimize.rule import Rule, StepSize
 from natvi.recipes import algorithm_1s, algorithm_2s
 from natvi.run import Outcome
@@ -35,14 +34,6 @@ from natvi.target.mixed.rvb import ReparametrizedEffects, group_likelihood, rvb1
 from natvi.x64 import float64, to_host
 
 WAYS = ("gva", "rvb1", "rvb2")
-OPTIMIZERS: dict[str, Callable[..., Rule]] = {
-    "adam": adam,
-    "nadam": nadam,
-    "nagm": nagm,
-    "pga": pga,
-    "snngm": snngm,
-    "vogn": vogn,
-}
 CELLS_AT_ONCE = 4096  # rows times draws worked on together
 
 
@@ -196,17 +187,6 @@ def estimate_elbo(target: Any, gaussian: Any, num_draws: int = 1000, seed: int =
 def draw_original(target: Any, gaussian: Any, keys: Key[Array, " s"]) -> ArrowVector:
     """Draw once for each key and map back to the original scale; to be called inside `float64()`."""
     return _draw(target, gaussian, keys, _draws_at_once(target))
-
-
-def find_rule(optimizer: Rule | str, step_size: StepSize | None) -> Rule:
-    """Return the rule of that name; a rule comes back as it is."""
-    if isinstance(optimizer, Rule):
-        if step_size is not None:
-            raise ValueError("step_size is for an optimizer given by name; this one came as a rule with its own.")
-        return optimizer
-    if optimizer not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be a rule or one of {', '.join(map(repr, OPTIMIZERS))}, not {optimizer!r}.")
-    return OPTIMIZERS[optimizer]() if step_size is None else OPTIMIZERS[optimizer](step_size)
 
 
 def _begin(algorithm: Algorithm, start: Any) -> StochasticRun:

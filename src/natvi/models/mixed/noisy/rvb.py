@@ -21,8 +21,8 @@ from natvi.linalg.local_global import LocalGlobalMatrix, matrix_product
 from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.drawn import DrawnFit
 from natvi.models.mixed.draws import draw_in_batches
+from natvi.models.mixed.noisy.stochastic import draw_original, reparametrize
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.stochastic import draw_original, reparametrize
 from natvi.target import SumOfTerms
 from natvi.target.mixed.rvb import ReparametrizedEffects
 from natvi.x64 import float64, to_host

@@ -18,23 +18,21 @@ from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
 from natvi.judge.trust import CARE, REFUSE, Trust
 from natvi.linalg import ArrowVector, LocalGlobalFactor
 from natvi.models.mixed.check import check_fit
+from natvi.models.mixed.noisy.rvb import RvbFit, first_order
+from natvi.models.mixed.noisy.states import open_state, sign_state
+from natvi.models.mixed.noisy.stochastic import estimate_elbo, mixed_algorithm
 from natvi.models.mixed.posterior import MixedFit
-from natvi.models.mixed.rvb import RvbFit, first_order
-from natvi.models.mixed.states import open_state, sign_state
-from natvi.models.mixed.stochastic import OPTIMIZERS, WAYS, estimate_elbo, find_rule, mixed_algorithm
 from natvi.models.mixed.target import MixedTarget
+from natvi.models.regression.options import Choice, find_rule
 from natvi.optimize.arrow_system import Natural
 from natvi.result import Result
 from natvi.run import Fitted, Outcome, wander
 from natvi.run.clock import Stopwatch
 from natvi.run.compiled_code import quick_jit
-from natvi.run.settings import check_count, check_seed
 from natvi.run.stochastic.loop import StochasticState
 from natvi.target import SumOfTerms
 from natvi.x64 import to_host
 
-METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
-ASCENT = "ascent"
 WINDOW = 100  # steps whose bounds are averaged
 LOOKED_AT, LEAST_WINDOWS = 40, 10  # windows in which a rise is looked for
 ELBO_DRAWS = 1000
@@ -49,47 +47,10 @@ class Noise(NamedTuple):
     seed: int = 0
 
 
-def choose_optimizer(method: str, optimizer: str | None, noise: Noise) -> str:
-    """Return the optimizer in use, or explain why method, optimizer and settings do not go together."""
-    if method not in METHODS:
-        raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
-    reparametrized = method in ("rvb1", "rvb2")
-    chosen = ("snngm" if reparametrized else ASCENT) if optimizer is None else optimizer
-    if chosen != ASCENT and chosen not in OPTIMIZERS:
-        raise ValueError(f"optimizer must be one of {', '.join(map(repr, (ASCENT, *OPTIMIZERS)))}, not {optimizer!r}.")
-    if chosen == ASCENT and reparametrized:
-        raise ValueError(
-            f"optimizer='ascent' needs exact expectations, and method={method!r} has none: give one of "
-            f"{', '.join(map(repr, OPTIMIZERS))}, or method='gva' for the exact ascent."
-        )
-    if chosen != ASCENT and method not in WAYS:
-        raise ValueError(
-            f"optimizer={chosen!r} is for noisy steps, and method={method!r} takes exact ones: give method='gva', "
-            "'rvb1' or 'rvb2' with it, or leave optimizer out."
-        )
-    if chosen == ASCENT:
-        for (name, value), usual in zip(noise._asdict().items(), Noise(), strict=True):
-            if value != usual:
-                raise ValueError(
-                    f"{name} is for noisy steps: give an optimizer such as 'snngm' with method='gva', 'rvb1' or "
-                    f"'rvb2', or leave {name} out."
-                )
-    _check_noise(noise)
-    return chosen
-
-
-def _check_noise(noise: Noise) -> None:
-    if noise.order not in (1, 2) or isinstance(noise.order, bool):
-        raise ValueError(f"order must be 1 (first derivatives) or 2 (second derivatives), not {noise.order!r}.")
-    check_count("num_samples", noise.num_samples)
-    check_seed(noise.seed)
-
-
 def fit_with_noise(
     mixed: MixedTarget,
     named: Callable[[ArrowPrecision, np.ndarray], MixedFit],
-    way: str,
-    optimizer: str,
+    chosen: Choice,
     noise: Noise,
     watch: Stopwatch,
     **keeping: Any,
@@ -99,8 +60,7 @@ def fit_with_noise(
     Args:
         mixed: The model, a start, and where each group of the data stands in the target.
         named: Makes the fitted model of a Gaussian and the sds of its random effects, both in the target's order.
-        way: "gva", "rvb1" or "rvb2".
-        optimizer: One of `OPTIMIZERS`.
+        chosen: "gva", "rvb1" or "rvb2", with a rule of noisy steps.
         noise: Order, step size, draws per step and seed.
         watch: Started when the fit was asked for.
         keeping: `max_steps`, `state`, `progress`, `checkpoint` and `checkpoint_seconds`, as for `wander`.
@@ -108,7 +68,7 @@ def fit_with_noise(
     Returns:
         The result.
     """
-    target, natural, place = mixed
+    (way, optimizer), (target, natural, place) = chosen, mixed
     rule = find_rule(optimizer, noise.step_size)
     algorithm = mixed_algorithm(target, way, rule, order=noise.order, num_samples=noise.num_samples)
     start = data_start(natural, way)
@@ -126,7 +86,8 @@ def fit_with_noise(
         model = RvbFit.of(model, target, place, way, fitted.gaussian)
     return Result(
         model=model,
-        method=f"{way} {optimizer}",
+        method=way,
+        optimizer=optimizer,
         structure="arrow" if way == "gva" else "block",
         outcome=fitted.outcome,
         elbo=elbo,

@@ -1,0 +1,219 @@
+"""A fitted regression against data: replicated responses, log-likelihoods, cross-validation, residuals."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+from scipy.special import ndtri
+
+from natvi.families.table import Family
+from natvi.judge.predictive import Replicated
+from natvi.judge.replicate import draw_responses
+from natvi.metrics.loo import leave_rows_out
+from natvi.models.regression.rows import Covariates, Rows
+from natvi.x64 import float64
+
+LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
+CHUNK_CELLS = 2_000_000
+RESIDUAL_DRAWS = 400
+
+
+class Loo(NamedTuple):
+    """Leave-one-out cross-validation.
+
+    Attributes:
+        elpd: The expected log predictive density of new data, summed over the rows.
+        se: Its standard error.
+        p_loo: The effective number of parameters.
+        elpd_each: The part of every row.
+        pareto_k: The tail of every row's weights: below 0.7 its part is reliable.
+        effective: How many equally weighted draws every row's draws are worth; where that is most of them, its part
+            is reliable whatever the tail.
+        warning: What to know about unreliable rows, or an empty text.
+    """
+
+    elpd: float
+    se: float
+    p_loo: float
+    elpd_each: np.ndarray
+    pareto_k: np.ndarray
+    effective: np.ndarray
+    warning: str
+
+    def __repr__(self) -> str:
+        text = f"elpd_loo {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}, {len(self.pareto_k):,} rows"
+        return f"{text}\n{self.warning}" if self.warning else text
+
+
+class Residuals(NamedTuple):
+    """Fitted values, Pearson residuals, and quantile residuals: standard normal if the model is right."""
+
+    fitted: np.ndarray
+    pearson: np.ndarray
+    quantile: np.ndarray
+
+
+class Drawn(NamedTuple):
+    """Draws of the parameters, with the rows they are for.
+
+    Attributes:
+        family: The response distribution.
+        covariates: Of the rows; their codes say where `local` holds the effects of a row's group.
+        shared: Draws of coefficients, log dispersion and what there is more `(s, g)`.
+        local: Draws of random effects `(s, r, m)`, or None in a model without groups.
+    """
+
+    family: Family
+    covariates: Covariates
+    shared: np.ndarray
+    local: np.ndarray | None = None
+
+    @property
+    def log_dispersion(self) -> np.ndarray | None:
+        """The log dispersion of every draw, which stands after the coefficients, or None."""
+        return self.shared[:, self.covariates.X.shape[1]] if self.family.has_dispersion else None
+
+    def pieces(self) -> Iterator[tuple[Array, Array | None]]:
+        """Yield eta `(b, n)` and log dispersion `(b,)`, some draws at a time, the last ones filled up to one size."""
+        num_draws, disp = len(self.shared), self.log_dispersion
+        size = int(min(num_draws, max(1, CHUNK_CELLS // max(self.covariates.num_rows, 1))))
+        last = np.minimum(np.arange(-(-num_draws // size) * size), num_draws - 1)
+        for at in range(0, len(last), size):
+            own = last[at : at + size]
+            eta = self.covariates.predictors(self.shared[own], None if self.local is None else self.local[own])
+            yield jnp.asarray(eta), None if disp is None else jnp.asarray(disp[own])
+
+
+def check_size(num_draws: int, num_rows: int) -> None:
+    """Refuse a table of draws by rows that would fill the memory."""
+    if num_draws < 1:
+        raise ValueError(f"num_draws must be at least 1, not {num_draws}.")
+    if 8 * num_draws * num_rows > LARGEST_TABLE:
+        raise ValueError(
+            f"{num_draws:,} draws of {num_rows:,} rows need {8 * num_draws * num_rows / 2**30:.1f} GiB. Take "
+            f"num_draws={max(1, LARGEST_TABLE // (8 * num_rows)):,} or fewer, or give part of the rows as data."
+        )
+
+
+def replicate_responses(drawn: Drawn, trials: np.ndarray | None, seed: int) -> np.ndarray:
+    """Draw responses of every row, each draw with its own parameters; of trials the successes."""
+    with float64():
+        key, count = jax.random.key(seed), _device(trials)
+        parts = [
+            np.asarray(_draw(drawn.family, eta, disp, count, jax.random.fold_in(key, at)))
+            for at, (eta, disp) in enumerate(drawn.pieces())
+        ]
+    return np.concatenate(parts)[: len(drawn.shared)]
+
+
+def log_likelihoods(drawn: Drawn, rows: Rows) -> np.ndarray:
+    """Return log p(y_i | theta) of every row under every draw, times the row's weight, constants included."""
+    with float64():
+        fixed = tuple(map(_device, (rows.y, rows.weight, rows.constants)))
+        parts = [np.asarray(_row_values(drawn.family, *fixed, *piece)) for piece in drawn.pieces()]
+    return np.concatenate(parts)[: len(drawn.shared)]
+
+
+def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause: str) -> Loo:
+    """Return leave-one-out cross-validation by Pareto-smoothed importance sampling, one row at a time.
+
+    Args:
+        drawn: Draws of the parameters.
+        rows: The rows, in the order of the draws' covariates.
+        log_ratios: log p(y, theta) - log q(theta) of the draws, where they come from q and not from the posterior.
+        cause: Why leaving a row out may change much, for the warning.
+    """
+    num_draws = len(drawn.shared)
+    beta, disp = drawn.shared[:, : rows.X.shape[1]].T, _device(drawn.log_dispersion)
+    # (r, groups, s): a row's draws side by side
+    effects = None if drawn.local is None else np.ascontiguousarray(np.moveaxis(drawn.local, 0, -1))
+
+    def values(own: slice) -> np.ndarray:
+        X, offset, Z, codes = drawn.covariates.take(own)
+        part = rows.take(own)
+        eta = X @ beta
+        if offset is not None:
+            eta += offset[:, None]
+        if effects is not None and Z is not None and codes is not None:
+            for effect, z in zip(effects, Z.T, strict=True):
+                eta += effect[codes] * z[:, None]
+        with float64():
+            columns = (None if a is None else jnp.asarray(a)[:, None] for a in (part.y, part.weight, part.constants))
+            return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), disp))
+
+    found = leave_rows_out(values, len(rows.y), num_draws, log_ratios)
+    bad = int(np.sum(~(found.k < 0.7) & (found.effective < 0.5 * num_draws)))
+    warning = (
+        f"{bad:,} of {len(found.k):,} rows have a Pareto k above 0.7: leaving one of them out changes much{cause}, and "
+        "their part of elpd is not reliable"
+        if bad
+        else ""
+    )
+    se = float(np.sqrt(len(found.k) * np.var(found.elpd)))
+    p_loo = float(np.sum(found.lppd - found.elpd))
+    return Loo(float(found.elpd.sum()), se, p_loo, found.elpd, found.k, found.effective, warning)
+
+
+def find_residuals(drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: float | None, seed: int) -> Residuals:
+    """Return residuals about the fitted values.
+
+    Pearson: (y - mean) / sqrt(variance / weight). Quantile (Dunn and Smyth): the normal quantile of where y lies among
+    replicated responses, ties broken at random.
+    """
+    with float64():
+        variance = np.asarray(drawn.family.variance(jnp.asarray(fitted), _device(log_dispersion)))
+    weight = 1.0 if rows.weight is None else rows.weight
+    pearson = (rows.y - fitted) * np.sqrt(weight / np.maximum(variance, 1e-300))
+    replicated, y = replicate_responses(drawn, rows.trials, seed), rows.responses()
+    below, equal = np.sum(replicated < y, axis=0), np.sum(replicated == y, axis=0)
+    uniform = np.random.default_rng(seed).uniform(size=len(y))
+    return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (len(drawn.shared) + 1)))
+
+
+def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
+    """Return the responses with replicated ones, their means and variances."""
+    family, disp = drawn.family, drawn.log_dispersion
+    eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+    with float64():
+        mean = np.asarray(family.mean(jnp.asarray(eta)))
+        spread = family.variance(jnp.asarray(mean), None if disp is None else jnp.asarray(disp)[:, None])
+        variance = np.broadcast_to(np.asarray(spread), mean.shape)
+    responses = draw_responses(family.name, mean, disp, rows.trials, np.random.default_rng(seed))
+    if rows.trials is not None:
+        mean, variance = mean * rows.trials, variance * rows.trials
+    return Replicated(rows.responses(), responses, mean, variance)
+
+
+def weighted_log_density(family: Family, y: Any, weight: Any, constants: Any, eta: Array, disp: Any) -> Array:
+    """Return w log p(y | eta, dispersion) + w log C(n, y), all arrays of shapes that go together."""
+    each = family.log_density(y, eta, disp)
+    each = each if weight is None else weight * each
+    return each if constants is None else each + constants
+
+
+def _device(values: Any) -> Any:
+    return None if values is None else jnp.asarray(values)
+
+
+@jax.jit(static_argnums=0)
+def _row_values(
+    family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "s n"], disp: Any
+) -> Float[Array, "s n"]:
+    return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[:, None])
+
+
+@jax.jit(static_argnums=0)
+def _values_by_row(
+    family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "n s"], disp: Any
+) -> Float[Array, "n s"]:
+    return weighted_log_density(family, y, weight, constants, eta, disp)
+
+
+@jax.jit(static_argnums=0)
+def _draw(family: Family, eta: Float[Array, "s n"], disp: Any, trials: Any, key: Any) -> Float[Array, "s n"]:
+    if trials is not None:
+        return jax.random.binomial(key, trials, family.mean(eta), shape=eta.shape)
+    return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp[:, None], eta.shape))

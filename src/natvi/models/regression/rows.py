@@ -1,0 +1,101 @@
+"""The rows of a regression as arrays: covariates, groups, responses, and how often each row counts."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from natvi.models.regression.response import Response, row_weights
+
+
+class Covariates(NamedTuple):
+    """What the linear predictor of every row is made of: eta = offset + x'beta + z'theta_i.
+
+    Attributes:
+        X: Columns of the coefficients `(n, p)`.
+        offset: A known part of the predictor, or None.
+        Z: Columns of the random effects `(n, r)`, or None in a model without groups.
+        codes: The group of every row; from the number of known groups on, groups never seen.
+    """
+
+    X: np.ndarray
+    offset: np.ndarray | None = None
+    Z: np.ndarray | None = None
+    codes: np.ndarray | None = None
+
+    @property
+    def num_rows(self) -> int:
+        """The number of rows."""
+        return len(self.X)
+
+    def take(self, at: slice | np.ndarray) -> "Covariates":
+        """Return some of the rows."""
+        return Covariates(*(None if part is None else part[at] for part in self))  # type: ignore[arg-type]
+
+    def predictors(
+        self, shared: Float[np.ndarray, "s g"], local: Float[np.ndarray, "s r m"] | None = None
+    ) -> Float[np.ndarray, "s n"]:
+        """Return eta of every draw and row; `shared` begins with the coefficients."""
+        eta = shared[:, : self.X.shape[1]] @ self.X.T
+        if self.offset is not None:
+            eta += self.offset
+        if local is not None and self.Z is not None:
+            for k, z in enumerate(self.Z.T):
+                eta += local[:, k, self.codes] * z
+        return eta
+
+
+class Rows(NamedTuple):
+    """Covariates and responses of the rows in use, in float64.
+
+    Attributes:
+        X: As in `Covariates`.
+        y: Responses; for trials the proportion of successes.
+        offset: As in `Covariates`.
+        weight: How often each row counts, weight times trials, or None.
+        trials: Trials of every row of a binomial response, or None.
+        constants: What the weighted log-density of each row lacks, log C(n, y) times the weight; or None.
+        Z: As in `Covariates`.
+        codes: As in `Covariates`.
+    """
+
+    X: np.ndarray
+    y: np.ndarray
+    offset: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    trials: np.ndarray | None = None
+    constants: np.ndarray | None = None
+    Z: np.ndarray | None = None
+    codes: np.ndarray | None = None
+
+    @property
+    def covariates(self) -> Covariates:
+        """The rows without their responses."""
+        return Covariates(self.X, self.offset, self.Z, self.codes)
+
+    @property
+    def constant(self) -> float:
+        """The sum of the constants."""
+        return 0.0 if self.constants is None else float(np.sum(self.constants))
+
+    def responses(self) -> np.ndarray:
+        """Return the responses; of trials the successes."""
+        return self.y if self.trials is None else np.round(self.y * self.trials)
+
+    def take(self, at: slice | np.ndarray) -> "Rows":
+        """Return some of the rows."""
+        return Rows(*(None if part is None else part[at] for part in self))  # type: ignore[arg-type]
+
+    def counted(self, weights: np.ndarray | None) -> "Rows":
+        """Return the rows, each counted as often as its weight says: constants, and trials, are multiplied by it."""
+        if weights is None:
+            return self
+        constants = None if self.constants is None else weights * self.constants
+        return self._replace(weight=row_weights(weights, self.weight), constants=constants)
+
+
+def gather(covariates: Covariates, response: Response, weights: np.ndarray | None) -> Rows:
+    """Put covariates and an encoded response together."""
+    X, offset, Z, codes = covariates
+    rows = Rows(X, response.values, offset, response.trials, response.trials, response.log_choose, Z, codes)
+    return rows.counted(weights)

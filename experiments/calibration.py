@@ -17,6 +17,7 @@ from experiments.calibration_ranks import (
     Ranked,
     covered,
     histogram,
+    kept_ranks,
     ranked,
     simultaneous_band,
     within,
@@ -38,13 +39,17 @@ def run(report: Report) -> None:
     report.settings |= SETTINGS | {"data_seed": SEED, "sources": sources, "prob": PROB, "per_design": PER_DESIGN}
     report.settings |= {"priors": {design.name: {k: str(v) for k, v in design.prior.items()} for design in DESIGNS}}
     designs, number = (QUICK_DESIGNS, QUICK_NUMBER) if report.quick else (DESIGNS, PER_DESIGN)
-    outcomes = []
+    outcomes, made_with = [], {}
     for design in designs:
-        found = [ranked(design, k, SEED, sources) for k in range(number)]
+        if report.quick:
+            found = [ranked(design, k, SEED, sources) for k in range(number)]
+        else:
+            found, made_with[design.name] = kept_ranks(design, number, SEED, sources)
         inside = np.mean(covered(np.concatenate([one.ranks for one in found])))
         report.say(f"{design.name}: {number} data sets, {inside:.1%} of all 90% intervals hold the truth")
         outcomes += found
     tell(report, outcomes)
+    report.settings["sources by design"] = made_with
     report.figure = _draw(outcomes)
 
 

@@ -5,13 +5,15 @@ If truth and data come from prior and model, the rank of the truth among L poste
 """
 
 from functools import cache
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy.stats import binom
 
 import natvi
 from experiments.calibration_data import Design, kind_of, simulate
+from experiments.kept import keep
 from experiments.memory import Arrays, recall
 from experiments.verdict_outcomes import source_digest
 
@@ -51,6 +53,39 @@ def ranked(design: Design, number: int, seed: int, sources: str | None = None) -
     found = recall("calibration", settings, lambda: fit_and_rank(design, number, seed))
     names = tuple(map(str, found["names"]))
     return Ranked(design, number, str(found["method"]), str(found["trust"]), names, found["ranks"])
+
+
+def kept_ranks(design: Design, number: int, seed: int, sources: str) -> tuple[list[Ranked], str]:
+    """Return what came out for all data sets of a design, and the digest of the sources with which it was found.
+
+    A finished design is kept in the repository, since all of them take hours: what is kept stands until it is deleted,
+    and says for itself with which sources it was made.
+    """
+    settings = SETTINGS | {"design": design.name, "data_sets": number, "data_seed": seed}
+    settings |= {"prior": {name: str(value) for name, value in design.prior.items()}}
+
+    def compute(_: Path) -> dict[str, Any]:
+        found = [ranked(design, k, seed, sources) for k in range(number)]
+        rows = [
+            {"method": one.method, "trust": one.trust, "names": ";".join(one.names), "ranks": _written(one.ranks)}
+            for one in found
+        ]
+        return {"sources": sources, "outcomes": rows}
+
+    kept = keep("calibration", design.name.replace(", random", "").replace(" ", "-"), settings, compute)
+    outcomes = [
+        Ranked(design, k, row["method"], row["trust"], _names(row["names"]), np.array(row["ranks"].split(), dtype=int))
+        for k, row in enumerate(kept["outcomes"])
+    ]
+    return outcomes, kept["sources"]
+
+
+def _written(ranks: np.ndarray) -> str:
+    return " ".join(map(str, ranks.tolist()))
+
+
+def _names(written: str) -> tuple[str, ...]:
+    return tuple(filter(None, written.split(";")))
 
 
 def fit_and_rank(design: Design, number: int, seed: int) -> Arrays:

@@ -52,6 +52,8 @@ def tell(report: Report, outcomes: list[dict[str, Any]], versions: dict[str, str
         kinds = Counter(_kind(o["words"]) for o in outcomes if o["outcome"] == name)
         told = "; ".join(f"{count} x {words}" for words, count in kinds.most_common(MOST_WORDS))
         report.note(f"{name}: {told or 'none'}")
+    sources = Counter(o["sources"] for o in outcomes)
+    report.note(f"sources: {'; '.join(f'{count} cases with {digest}' for digest, count in sources.items())}")
     warned = Counter(o["warned"][:100] for o in outcomes if o["warned"])
     if warned:
         report.note(f"warnings: {'; '.join(f'{count} x {words}' for words, count in warned.most_common(5))}")

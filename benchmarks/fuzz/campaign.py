@@ -1,7 +1,8 @@
 """Many cases in a worker process, one after the other, with a limit of time for each; outcomes are kept.
 
-What was found with the same sources of library and fuzz is read from a file, so that a campaign that was interrupted
-goes on where it was. The file lies in the folder named by NATVI_FUZZ, by default ~/.cache/natvi/fuzz.
+What was found is kept in the repository, `benchmarks/runs/fuzz-SEED.jsonl`, each case with a digest of the sources of
+library and fuzz it was found with, so that a campaign of hours goes on where it was; delete the file to begin anew.
+Compiled programs lie in the folder named by NATVI_FUZZ, by default ~/.cache/natvi/fuzz.
 """
 
 import hashlib
@@ -16,6 +17,7 @@ from benchmarks.report import cores, source_digest
 from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError
 
 VARIABLE, DEFAULT = "NATVI_FUZZ", "~/.cache/natvi/fuzz"
+RUNS = Path(__file__).parents[1] / "runs"
 MOST_MEMORY = 3.5  # GiB, beyond which the worker is started again
 # small data: compiling is the cost of a case, so little optimisation, and programs are kept between processes
 ENVIRONMENT = {
@@ -35,7 +37,8 @@ class Campaign:
         self._worker: Worker | None = None
         self._folder = Path(os.environ.get(VARIABLE) or DEFAULT).expanduser()
         self._folder.mkdir(parents=True, exist_ok=True)
-        self._kept = self._folder / f"{_digest()}-{seed}.jsonl"
+        RUNS.mkdir(exist_ok=True)
+        self._kept, self._sources = RUNS / f"fuzz-{seed}.jsonl", _digest()
 
     def outcomes(self, numbers: Iterable[int]) -> Iterator[dict[str, Any]]:
         """Yield what came of each case, found now or earlier."""
@@ -43,7 +46,7 @@ class Campaign:
         self._started()  # names the versions
         for number in numbers:
             if number not in known:
-                known[number] = self._ask(number)
+                known[number] = self._ask(number) | {"sources": self._sources}
                 with self._kept.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(known[number]) + "\n")
             yield known[number]

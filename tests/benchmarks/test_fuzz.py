@@ -220,6 +220,7 @@ class Scripted:
 
 def test_hangs_and_deaths_are_outcomes_and_outcomes_are_kept(tmp_path, monkeypatch):
     monkeypatch.setenv(campaign.VARIABLE, str(tmp_path))
+    monkeypatch.setattr(campaign, "RUNS", tmp_path)
     right = {"outcome": "right", "words": "", "memory_gib": 1.0, "case": "", "mixed": False, "odd": False}
     right |= {"family": "poisson", "warned": "", "seconds": 0.1}
     worker = Scripted([right, workers.WorkerTimeoutError("late"), workers.WorkerError("ended with code -11"), right])

@@ -20,6 +20,7 @@ from natvi.target.term import SumOfTerms
 
 NODES_PER_DIMENSION = {1: 21, 2: 11, 3: 5}  # for all but Gaussian rows
 MOST_STEPS = 60  # of Newton's method
+FIRMNESS = 1e-12  # added to the diagonal of a Hessian, as a share of it
 CLOSE = 1e-6  # squared length of a step, in sds, after which the next one is as good as zero
 
 
@@ -122,7 +123,12 @@ def _slope_and_root(
     slope, bend = rows.derivatives(rows.predictor(theta))
     grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - precision @ theta
     gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))
-    return grad, small_blocks.cholesky(gram + precision[..., None])
+    hess = gram + precision[..., None]
+    # where e^eta is huge, one row outweighs the rest by more digits than there are, and rounding makes H indefinite
+    firm = (
+        jnp.where(jnp.eye(hess.shape[0])[..., None] > 0, hess * (1.0 + FIRMNESS), hess) if hess.shape[0] > 1 else hess
+    )
+    return grad, small_blocks.cholesky(firm)
 
 
 class _Search(NamedTuple):

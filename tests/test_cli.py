@@ -63,6 +63,7 @@ def check_document(document: dict[str, Any], elbo: float = -691.166) -> None:
         "prior_check",
         "prior_check_reasons",
         "method",
+        "optimizer",
         "elbo",
         "coefficients",
         "random_effects",

@@ -54,7 +54,7 @@ def test_new_groups_and_trials_against_data() -> None:
     each = result.log_likelihood(40, data=unseen)
     assert each.shape == (40, 6) and np.all(each < 0)
     assert result.posterior_predictive(5, data=unseen.drop(columns="y")).shape == (5, 6)
-    with pytest.raises(ValueError, match="num_draws must be at least 1"):
+    with pytest.raises(ValueError, match="num_draws must be a whole number of at least 1"):
         result.posterior_predictive(0)
     with pytest.raises(ValueError, match=r"GiB.*num_draws="):
         result.log_likelihood(10**8)

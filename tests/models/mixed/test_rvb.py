@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.linalg import ArrowVector
+from natvi.models.mixed import storage
 from natvi.models.mixed.noisy import method as mixed_methods
 from natvi.models.mixed.noisy.method import judge_noise
 from natvi.models.mixed.noisy.rvb import RvbFit
-from natvi.models.mixed.posterior import MixedFit
 from natvi.run import Outcome
 from natvi.run.interrupt import Interruption
 from natvi.run.stochastic import loop as stochastic
@@ -183,7 +183,7 @@ def test_the_verdict_tells_what_the_noise_left_open() -> None:
 
 def test_summary_says_how_it_was_done(rvb: natvi.Result) -> None:
     text = repr(rvb)
-    assert "standardised random effects" in text and "rvb2 snngm (" in text and "converged after" in text
+    assert "standardised random effects" in text and "rvb2 with snngm (" in text and "converged after" in text
     assert f"{rvb.elbo:,.3f} (±" in text and "sd(Intercept|g)" in text and "Approximation of the posterior" in text
     assert "standardised" in rvb._repr_html_()
 
@@ -223,9 +223,9 @@ def test_save_and_load(rvb: natvi.Result, tmp_path: Path) -> None:
     assert loaded.posterior_predictive(100, data=counts()).shape == (100, len(counts()))
     arrays, document = rvb.model.store()
     with pytest.raises(ValueError, match="arrays of the reparametrized model have shapes"):
-        MixedFit.restore(arrays | {"tilde_factor_shared": np.eye(2)}, document)
+        storage.restore(arrays | {"tilde_factor_shared": np.eye(2)}, document)
     with pytest.raises(ValueError, match="the way back from 'rvb3'"):
-        MixedFit.restore(arrays, document | {"rvb": {"way": "rvb3"}})
+        storage.restore(arrays, document | {"rvb": {"way": "rvb3"}})
 
 
 def test_criticism_pictures_and_exports(rvb: natvi.Result, tmp_path: Path) -> None:
@@ -236,7 +236,7 @@ def test_criticism_pictures_and_exports(rvb: natvi.Result, tmp_path: Path) -> No
     assert tree["posterior"]["Intercept|g"].shape == (1, 100, 14)
     assert tree["log_likelihood"]["y"].shape == (1, 100, len(counts()))
     page = rvb.report(tmp_path / "fit.html").read_text("utf-8")
-    assert "rvb2 snngm" in page and "data:image/png" in page
+    assert "rvb2 with snngm" in page and "data:image/png" in page
     rvb.plot_predictive(100)
 
 

@@ -41,7 +41,7 @@ def gaussian_columns(
     columns = np.empty_like(predictor)
     wide = s > WIDE
     for rows in (np.flatnonzero(~wide), np.flatnonzero(wide)):  # each has its own rule
-        for own in slices(rows):
+        for own in slices(rows, many=200):
             # what is too large for a float is infinite, what comes from a failed fit is NaN
             with np.errstate(over="ignore", invalid="ignore"):
                 columns[:2, own] = response_moments(family, m[own], s[own])
@@ -65,10 +65,14 @@ def drawn_columns(
     return columns
 
 
-def slices(rows: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield the rows in slices of one size, the last filled up with its last row: no new size to compile for."""
-    for at in range(0, len(rows), CHUNK_ROWS):
-        yield rows[np.minimum(np.arange(at, at + CHUNK_ROWS), len(rows) - 1)]
+def slices(rows: np.ndarray, many: int = 1) -> Iterator[np.ndarray]:
+    """Yield the rows in slices of one size, the last filled up with its last row: no new size to compile for.
+
+    Very many rows come in slices up to `many` times as long, where what is compiled is small.
+    """
+    size = CHUNK_ROWS if len(rows) <= 10 * CHUNK_ROWS else min(many * CHUNK_ROWS, len(rows))
+    for at in range(0, len(rows), size):
+        yield rows[np.minimum(np.arange(at, at + size), len(rows) - 1)]
 
 
 def response_moments(family: Family, m: np.ndarray, s: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

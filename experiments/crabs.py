@@ -16,7 +16,7 @@ from natvi.optimize.deterministic import (
     natural_lambda,
     natural_xi,
 )
-from natvi.optimize.largest_step import TOLERANCE, Ascent, ascend
+from natvi.paper.largest_step import TOLERANCE, Ascent, ascend
 from natvi.paper.loglinear import Loglinear
 
 STARTS = {"(0, 0.1)": (0.0, 0.1), "(0.5, 0.02)": (0.5, 0.02), "(2, 0.01)": (2.0, 0.01)}

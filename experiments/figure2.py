@@ -14,7 +14,7 @@ from experiments.report import Report
 from natvi.data import load_crabs
 from natvi.gaussian import dense_precision
 from natvi.optimize.deterministic import FactorGradient, natural_factor, natural_factor_corollary
-from natvi.optimize.largest_step import TOLERANCE, Ascent, ascend
+from natvi.paper.largest_step import TOLERANCE, Ascent, ascend
 from natvi.paper.loglinear import Loglinear
 
 MODELS = ("Sa ~ Width", "Sa ~ Color + Width")

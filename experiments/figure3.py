@@ -11,8 +11,8 @@ import optax
 from experiments import drawing
 from experiments.crabs import SETTINGS, STARTS, intercept_only, on_grid, optimum
 from experiments.report import Report
-from natvi.optimize.largest_step import TOLERANCE
 from natvi.optimize.rule import normalize_jointly
+from natvi.paper.largest_step import TOLERANCE
 from natvi.paper.loglinear import Loglinear
 
 ALPHA = 0.001

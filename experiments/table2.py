@@ -5,7 +5,7 @@ from math import factorial
 
 from experiments.crabs import SETTINGS, STARTS, UPDATES, ascents, counts
 from experiments.report import Report
-from natvi.optimize.largest_step import STEPS, TOLERANCE
+from natvi.paper.largest_step import STEPS, TOLERANCE
 
 PAPER = {
     "(0, 0.1)": {

@@ -26,7 +26,7 @@ from natvi.optimize.deterministic import (
     positive_definite,
     stochastic_lambda,
 )
-from natvi.optimize.largest_step import ascend, largest_step
+from natvi.paper.largest_step import ascend, largest_step
 from natvi.paper.loglinear import Loglinear
 from natvi.x64 import float64
 from strategies import quick_jit

@@ -4,7 +4,7 @@ Table 1 in three parametrizations, kappa = (mu, Sigma), xi = (mu, Sigma^-1) and 
 gradients in mu and Sigma; Theorem 1 and Corollary 1 in the factors C and T. Every update is a pure function of a
 point, a gradient and a step rho; an update that loses positive definiteness says so by NaN or by `positive_definite`.
 
-The paper's choice of rho is in `natvi.optimize.largest_step`; the fast, safeguarded ascent of the mixed models, which
+The paper's choice of rho is in `natvi.paper.largest_step`; the fast, safeguarded ascent of the mixed models, which
 is column lambda of Table 1 on the arrow, in `natvi.optimize.ascent`.
 """
 

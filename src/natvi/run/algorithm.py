@@ -14,6 +14,7 @@ from natvi.derivatives.first_order import first_order
 from natvi.derivatives.per_example import curvature_gradient, exact_curvature
 from natvi.derivatives.second_order import second_order
 from natvi.derivatives.stein import stein_curvature
+from natvi.linalg import vector
 from natvi.natural.estimate import first_order_natural
 from natvi.optimize.rule import Rule
 from natvi.typing import Target
@@ -104,8 +105,10 @@ def compose(
     def init(gaussian: Any) -> State:
         # the recipe names the parametrization that its update is written for, (mu, C) or (mu, T)
         right_kind = isinstance(gaussian, kind)
-        if not right_kind or (sparse and not gaussian.factor.in_small_blocks):
-            needed = kind.__name__ + (" with a factor in small blocks (diagonal, block, arrow)" if sparse else "")
+        # a factor with no more entries than coordinates is diagonal: it has no blocks
+        blocks = gaussian.factor.in_small_blocks and gaussian.factor.num_entries > vector.length(gaussian.mean)
+        if not right_kind or (sparse and not blocks):
+            needed = kind.__name__ + (" with a factor in small blocks (block, local-global, arrow)" if sparse else "")
             came = f"{type(gaussian).__name__} with a {type(gaussian.factor).__name__}"
             raise ValueError(f"This algorithm updates a {needed}; got a {came}. See natvi.gaussian for the structures.")
         return State(gaussian, rule.init(gaussian), jnp.asarray(-jnp.inf))

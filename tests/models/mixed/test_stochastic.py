@@ -136,9 +136,9 @@ def test_mistakes_are_explained():
     with pytest.raises(ValueError, match="steps must be a whole number"):
         fit_mixed_stochastic(target, steps=0)
     with float64():
-        with pytest.raises(ValueError, match="with a BlockFactor or LocalGlobalFactor"):
+        with pytest.raises(ValueError, match="CovarianceGaussian with a factor in small blocks"):
             algorithm_1s(rvb2(target)).init(diagonal_covariance(jnp.zeros(3)))
-        with pytest.raises(ValueError, match="PrecisionGaussian with a ArrowFactor"):
+        with pytest.raises(ValueError, match="PrecisionGaussian with a factor in small blocks"):
             algorithm_2s(target).init(default_start(target, "rvb1"))
         plain = compose(bare_function(), optimize.adam(), CovarianceGaussian, order=2)
         with pytest.raises(ValueError, match="reparametrized mixed model"):

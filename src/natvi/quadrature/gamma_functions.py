@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 Rows = Float[Array, "*rows"]
-Scalar = Float[Array, ""]
+Numbers = Float[Array, "..."]  # a number, or one for each row: shapes that go together
 LARGEST_LOG = 600.0  # beyond it both functions are straight lines in a; in single precision overflow comes first
 
 # J as a polynomial w, w^2, ... in w = 1/x on [0, 1], from Chebyshev nodes; relative error 1e-14
@@ -54,7 +54,7 @@ def binet(z: Rows) -> tuple[Rows, Rows, Rows]:
     return value, slope, bend
 
 
-def stirling_remainder(a: Scalar) -> tuple[Scalar, Scalar, Scalar]:
+def stirling_remainder(a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return J(e^a) and its first two derivatives in a."""
     log_x = _clip(a)
     x = jnp.exp(log_x)
@@ -74,7 +74,7 @@ def stirling_remainder(a: Scalar) -> tuple[Scalar, Scalar, Scalar]:
     )
 
 
-def log_gamma_ratio(y: Rows, a: Scalar) -> tuple[Rows, Rows, Rows]:
+def log_gamma_ratio(y: Numbers, a: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return log Gamma(y + e^a) - log Gamma(e^a) and its first two derivatives in a, for whole y >= 0.
 
     Example:
@@ -100,6 +100,6 @@ def log_gamma_ratio(y: Rows, a: Scalar) -> tuple[Rows, Rows, Rows]:
     return jnp.where(none, 0.0, value), jnp.where(none, 0.0, first), jnp.where(none, 0.0, second)
 
 
-def _clip(a: Scalar) -> Scalar:
+def _clip(a: Numbers) -> Numbers:
     most = min(LARGEST_LOG, 0.85 * math.log(float(jnp.finfo(a.dtype).max)))
     return jnp.clip(a, -most, most)

@@ -14,7 +14,6 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
-from natvi.linalg import DiagonalFactor
 from natvi.models.linear.centring import Centring, centred_prior, find_centring
 from natvi.models.regression.options import find_rule
 from natvi.models.regression.prior.choice import Prior
@@ -122,7 +121,9 @@ def run_algorithm(
     checkpoint_seconds: float,
 ) -> Fitted:
     """Run one of the paper's algorithms in (mu, C) from a start to convergence."""
-    rule = find_rule(optimizer, step_size, "diagonal" if isinstance(start.factor, DiagonalFactor) else "dense")
+    # a triangular factor with one entry for each coordinate is diagonal
+    diagonal = start.factor.num_entries == start.mean.shape[0]
+    rule = find_rule(optimizer, step_size, "diagonal" if diagonal else "dense")
     return wander(
         compose(target, rule, CovarianceGaussian, order=order, num_samples=num_samples),
         start,

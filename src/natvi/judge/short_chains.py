@@ -13,6 +13,7 @@ from jaxtyping import Float
 
 LENGTH = np.pi / 2  # of a trajectory, in sds: a Gaussian has forgotten its start then
 WANTED = 0.8  # acceptance
+ROUGH = 20.0  # nats, an error of the energy that no smooth stretch of a density gives
 
 
 class Seen(NamedTuple):
@@ -34,6 +35,7 @@ class Chains(NamedTuple):
         read: What is read of every state `(t, s, k)`.
         energies: After every transition, with the momentum it began with `(t, s)`.
         accepted: Share of the transitions each chain accepted, `(s,)`.
+        rough: Share of the later trajectories whose energy went wrong: where they were heading, steps are too long.
         step: The step size in use.
         last: What is known at the last states.
     """
@@ -42,6 +44,7 @@ class Chains(NamedTuple):
     read: np.ndarray
     energies: np.ndarray
     accepted: np.ndarray
+    rough: float
     step: float
     last: Seen
 
@@ -59,6 +62,7 @@ def move(
     rng: np.random.Generator,
     step: float,
     known: Seen | None = None,
+    adapt: bool = True,
 ) -> Chains:
     """Move all chains.
 
@@ -68,11 +72,12 @@ def move(
         root: C of the Gaussian that whitens.
         transitions: How many.
         rng: For momenta.
-        step: The step size; it is adapted during the first half of the transitions.
+        step: The step size.
         known: What `look` says at theta, where it is known.
+        adapt: Whether the step size is adapted during the first half of the transitions.
     """
     here = look(theta) if known is None else known
-    states, reads, energies = [], [], []
+    states, reads, energies, rough = [], [], [], []
     accepted = np.zeros(len(theta))
     for t in range(transitions):
         p = rng.standard_normal(theta.shape)
@@ -82,6 +87,7 @@ def move(
         with np.errstate(all="ignore"):
             there, q, found = _leap(look, theta, p, here, root, sizes, steps)
             after = found.values - 0.5 * np.sum(q**2, axis=1)
+            rough.append(float(np.mean(~(after > before - ROUGH))))
             chance = np.where(np.isfinite(after), np.exp(np.minimum(after - before, 0.0)), 0.0)
         take = rng.uniform(size=len(theta)) < chance
         theta = np.where(take[:, None], there, theta)
@@ -92,9 +98,10 @@ def move(
         states.append(theta)
         reads.append(here.read)
         energies.append(before)
-        if t < (transitions + 1) // 2:
+        if adapt and t < (transitions + 1) // 2:
             step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
-    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, step, here)
+    late = float(np.mean(rough[transitions // 2 :]))
+    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, late, step, here)
 
 
 def _leap(
@@ -119,12 +126,14 @@ class Mixing(NamedTuple):
         drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds.
         energy: The share of the energy's spread that one transition covers (E-FMI).
         stuck: The share of chains that hardly moved.
+        rough: The share of trajectories whose energy went wrong.
     """
 
     memory: float
     drift: float
     energy: float
     stuck: float
+    rough: float
 
 
 def mixing(chains: Chains) -> Mixing:
@@ -150,4 +159,5 @@ def mixing(chains: Chains) -> Mixing:
         float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))),
         energy,
         float(np.mean(chains.accepted < 0.15)),
+        chains.rough,
     )

@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float
 
 from natvi.judge.proposals import draw_pairs, together
 from natvi.judge.shape import Shape, weigh
-from natvi.judge.short_chains import Chains, Mixing, Seen, first_step, mixing, move
+from natvi.judge.short_chains import LENGTH, Chains, Mixing, Seen, first_step, mixing, move
 from natvi.metrics.psis import resample
 from natvi.models.density.evaluator import Evaluator
 
@@ -15,8 +15,12 @@ FIRST_DRAWS, MOST_DRAWS = 512, 2048
 HOPELESS = 0.1  # share of the draws that are effective, below which more of them would not help
 MANY_CHAINS, FEW_CHAINS, MANY = 1024, 512, 64  # in up to so many dimensions, and beyond
 ROUND, ROUNDS = 10, 5  # transitions of a round, each as long as all before it together; rounds at most
-LIMITS = Mixing(memory=0.3, drift=0.15, energy=0.4, stuck=0.03)
-LATER = Mixing(memory=0.2, drift=0.1, energy=0.15, stuck=0.03)  # of longer chains: less energy, but no memory
+MOST_POINTS = 2_500_000  # of all rounds
+FINER = 0.4  # times the step of the round before, where trajectories go wrong
+LIMITS = Mixing(memory=0.3, drift=0.15, energy=0.4, stuck=0.03, rough=0.005)
+# of longer chains: less energy, but no memory
+LATER = Mixing(memory=0.2, drift=0.1, energy=0.15, stuck=0.03, rough=0.005)
+SAME = 0.05  # sds that means and logarithms of sds may differ between rounds of other step sizes, beside their error
 
 
 class Weighed(NamedTuple):
@@ -94,6 +98,8 @@ class Moved(NamedTuple):
         mixing: How far the chains have come.
         transitions: Of every chain.
         count: The number of chains.
+        change: How far a mean, or the logarithm of an sd, is from what it was with longer steps, in sds; None where
+            longer steps were not tried.
     """
 
     theta: np.ndarray
@@ -101,11 +107,14 @@ class Moved(NamedTuple):
     mixing: Mixing
     transitions: int
     count: int
+    change: float | None = None
 
     @property
     def limits(self) -> Mixing:
-        """What is asked of them."""
-        return LIMITS if self.transitions <= ROUND else LATER
+        """What is asked of them; some memory is no harm where finer steps have found the same."""
+        if self.transitions <= ROUND:
+            return LIMITS
+        return LATER._replace(memory=LIMITS.memory) if self.change is not None else LATER
 
     @property
     def settled(self) -> bool:
@@ -116,7 +125,19 @@ class Moved(NamedTuple):
             and found.drift < limits.drift
             and found.energy > limits.energy
             and found.stuck < limits.stuck
+            and self.steady
         )
+
+    @property
+    def steady(self) -> bool:
+        """Whether no trajectory went wrong, or finer steps have found the same.
+
+        Where a density narrows, steps that suit its wide part cannot enter: chains forget their start, agree with each
+        other, and miss the neck of the funnel. Finer steps get further in, so that the answer changes.
+        """
+        if self.change is None:
+            return self.mixing.rough < self.limits.rough
+        return self.change < SAME + 3.0 * float(np.sqrt(2.0 / self.effective))
 
     @property
     def effective(self) -> float:
@@ -139,24 +160,40 @@ def move_draws(evaluator: Evaluator, root: np.ndarray, weighed: Weighed, rng: np
 
     count = MANY_CHAINS if weighed.theta.shape[1] <= MANY else FEW_CHAINS
     theta = weighed.theta[resample(weighed.weights, count, rng)]
-    step, known, transitions = first_step(theta.shape[1]), None, 0
+    step, known, transitions, rough = first_step(theta.shape[1]), None, 0, False
     found: Moved | None = None
+    began = evaluator.points
     for _ in range(ROUNDS):
-        chains = move(look, theta, root, max(ROUND, transitions), rng, step, known)
-        transitions += len(chains.theta)
-        found = _collect(chains, transitions)
+        length = max(ROUND, transitions)
+        if found is not None and evaluator.points - began + count * length * LENGTH / step > MOST_POINTS:
+            break
+        chains = move(look, theta, root, length, rng, step, known, adapt=not rough)
+        transitions += length
+        found = _collect(chains, transitions, found if rough else None)
         if found.settled:
             break
         theta, step, known = chains.theta[-1], chains.step, chains.last
-        root = _better_root(chains, root)
+        if chains.rough > LIMITS.rough:
+            rough, step = True, FINER * step
+        elif not rough:
+            root = _better_root(chains, root)
     assert found is not None
     return found
 
 
-def _collect(chains: Chains, transitions: int) -> Moved:
+def _collect(chains: Chains, transitions: int, before: Moved | None) -> Moved:
     late = slice(len(chains.theta) // 2, None)
     theta, read = (part[late].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
-    return Moved(theta, read, mixing(chains), transitions, chains.theta.shape[1])
+    change = None if before is None else _change(read, before.read)
+    return Moved(theta, read, mixing(chains), transitions, chains.theta.shape[1], change)
+
+
+def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> float:
+    varies = (np.ptp(new, axis=0) > 0) & (np.ptp(old, axis=0) > 0)
+    sd = new[:, varies].std(axis=0)
+    shift = np.abs(new[:, varies].mean(axis=0) - old[:, varies].mean(axis=0)) / sd
+    ratio = np.abs(np.log(sd / old[:, varies].std(axis=0)))
+    return float(max(np.max(shift, initial=0.0), np.max(ratio, initial=0.0)))
 
 
 def _better_root(chains: Chains, root: np.ndarray) -> np.ndarray:

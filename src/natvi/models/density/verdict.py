@@ -98,6 +98,8 @@ def _after_moving(
         ("drift of the chains, in sds", moved.mixing.drift),
         ("energy covered by a transition", moved.mixing.energy),
         ("share of stuck chains", moved.mixing.stuck),
+        ("share of trajectories that went wrong", moved.mixing.rough),
+        *(() if moved.change is None else (("change by finer steps, in sds", moved.change),)),
         *numbers,
     )
     right = bool(
@@ -149,6 +151,12 @@ def _trouble(moved: Moved) -> str:
         f"{100 * found.stuck:.0f}% of the chains are stuck": found.stuck >= moved.limits.stuck,
         f"energy mixes slowly ({found.energy:.2f}), as in a funnel or with heavy tails": (
             found.energy <= moved.limits.energy
+        ),
+        f"means or sds change by {moved.change or 0.0:.2f} sds with finer steps, as in the neck of a funnel": (
+            moved.change is not None and not moved.steady
+        ),
+        f"{100 * found.rough:.0f}% of the trajectories went wrong, where the density is too steep": (
+            moved.change is None and not moved.steady
         ),
         f"means or sds still drift by {found.drift:.2f} sds": found.drift >= moved.limits.drift,
         f"chains remember where they were (rank correlation {found.memory:.2f})": found.memory >= moved.limits.memory,

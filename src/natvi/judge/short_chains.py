@@ -6,13 +6,14 @@ whether they have forgotten where they were, whether means still drift, whether 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 LENGTH = np.pi / 2  # of a trajectory, in sds: a Gaussian has forgotten its start then
 WANTED = 0.8  # acceptance
+FEW = 20  # numbers, the largest of which is judged as it is
 ROUGH = 20.0  # nats, an error of the energy that no smooth stretch of a density gives
 
 
@@ -25,6 +26,19 @@ class Seen(NamedTuple):
 
 
 Look = Callable[[Float[np.ndarray, "s d"]], Seen]
+
+
+@runtime_checkable
+class Metric(Protocol):
+    """A Gaussian N(mu, C C') in whose coordinates chains move."""
+
+    def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return C z."""
+        ...
+
+    def whiten(self, gradients: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return C' g."""
+        ...
 
 
 class Chains(NamedTuple):
@@ -57,7 +71,7 @@ def first_step(d: int) -> float:
 def move(
     look: Look,
     theta: Float[np.ndarray, "s d"],
-    root: Float[np.ndarray, "d d"],
+    metric: Metric,
     transitions: int,
     rng: np.random.Generator,
     step: float,
@@ -69,7 +83,7 @@ def move(
     Args:
         look: From points to log p, gradient and readings.
         theta: Where the chains are.
-        root: C of the Gaussian that whitens.
+        metric: The Gaussian that whitens.
         transitions: How many.
         rng: For momenta.
         step: The step size.
@@ -85,7 +99,7 @@ def move(
         steps = max(1, round(LENGTH * rng.uniform(0.7, 1.3) / step))
         before = here.values - 0.5 * np.sum(p**2, axis=1)
         with np.errstate(all="ignore"):
-            there, q, found = _leap(look, theta, p, here, root, sizes, steps)
+            there, q, found = _leap(look, theta, p, here, metric, sizes, steps)
             after = found.values - 0.5 * np.sum(q**2, axis=1)
             rough.append(float(np.mean(~(after > before - ROUGH))))
             chance = np.where(np.isfinite(after), np.exp(np.minimum(after - before, 0.0)), 0.0)
@@ -105,16 +119,16 @@ def move(
 
 
 def _leap(
-    look: Look, theta: np.ndarray, p: np.ndarray, here: Seen, root: np.ndarray, sizes: np.ndarray, steps: int
+    look: Look, theta: np.ndarray, p: np.ndarray, here: Seen, metric: Metric, sizes: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray, Seen]:
     """Take leapfrog steps with the metric C C'."""
     found = here
-    p = p + 0.5 * sizes * (found.gradients @ root)
+    p = p + 0.5 * sizes * metric.whiten(found.gradients)
     for s in range(steps):
-        theta = theta + sizes * (p @ root.T)
+        theta = theta + sizes * metric.spread(p)
         found = look(np.where(np.isfinite(theta), theta, 0.0))
         found = found._replace(values=np.where(np.all(np.isfinite(theta), axis=1), found.values, -np.inf))
-        p = p + (0.5 if s == steps - 1 else 1.0) * sizes * (found.gradients @ root)
+        p = p + (0.5 if s == steps - 1 else 1.0) * sizes * metric.whiten(found.gradients)
     return theta, p, found
 
 
@@ -123,7 +137,8 @@ class Mixing(NamedTuple):
 
     Attributes:
         memory: The largest rank correlation between the chains in the middle and at the end.
-        drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds.
+        drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds, less
+            what the largest of very many moves by chance.
         energy: The share of the energy's spread that one transition covers (E-FMI).
         stuck: The share of chains that hardly moved.
         rough: The share of trajectories whose energy went wrong.
@@ -152,12 +167,18 @@ def mixing(chains: Chains) -> Mixing:
     sd = np.maximum(fourth.std(axis=0), 1e-300)
     shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0)) / sd
     change = np.abs(np.log(np.maximum(third.std(axis=0), 1e-300) / sd))
+    chance = np.sqrt(2.0 / end.shape[0]) * (_largest(shift.size) - _largest(FEW))
     spread = np.var(chains.energies)
     energy = float(np.mean(np.diff(chains.energies, axis=0) ** 2) / spread) if spread > 0 else 1.0
     return Mixing(
         float(np.max(memory, initial=0.0)),
-        float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))),
+        max(0.0, float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))) - max(0.0, float(chance))),
         energy,
         float(np.mean(chains.accepted < 0.15)),
         chains.rough,
     )
+
+
+def _largest(count: int) -> float:
+    """Return about how large the largest of some standard normal numbers is."""
+    return float(np.sqrt(2.0 * np.log(max(count, 1))))

@@ -10,12 +10,14 @@ from natvi.judge.shape import Shape, weigh
 from natvi.judge.short_chains import LENGTH, Chains, Mixing, Seen, first_step, mixing, move
 from natvi.metrics.psis import resample
 from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.structures.dense import Dense
 
 FIRST_DRAWS, MOST_DRAWS = 512, 2048
 HOPELESS = 0.1  # share of the draws that are effective, below which more of them would not help
-MANY_CHAINS, FEW_CHAINS, MANY = 1024, 512, 64  # in up to so many dimensions, and beyond
+CHAINS = {64: 1024, 300: 512}  # in up to so many dimensions
+FEWEST_CHAINS = 256  # beyond
 ROUND, ROUNDS = 10, 5  # transitions of a round, each as long as all before it together; rounds at most
-MOST_POINTS = 2_500_000  # of all rounds
+MOST_POINTS, MOST_NUMBERS = 2_500_000, 1e8  # of all rounds: points, and points times dimensions
 FINER = 0.4  # times the step of the round before, where trajectories go wrong
 LIMITS = Mixing(memory=0.3, drift=0.15, energy=0.4, stuck=0.03, rough=0.005)
 # of longer chains: less energy, but no memory
@@ -89,6 +91,12 @@ def weigh_gaussian(
     return Weighed(shape, shape.draws, shape.weights)
 
 
+def draw_plainly(gaussian: Any, rng: np.random.Generator) -> Weighed:
+    """Draw without weights, which mean nothing in a thousand dimensions: the chains alone are to judge."""
+    theta = gaussian.at(rng.standard_normal((FEWEST_CHAINS, len(gaussian.mean))))
+    return Weighed(None, theta, np.full(FEWEST_CHAINS, 1.0 / FEWEST_CHAINS))
+
+
 class Moved(NamedTuple):
     """Draws of short chains.
 
@@ -145,12 +153,12 @@ class Moved(NamedTuple):
         return 2.5 * self.count
 
 
-def move_draws(evaluator: Evaluator, root: np.ndarray, weighed: Weighed, rng: np.random.Generator) -> Moved:
+def move_draws(evaluator: Evaluator, metric: Any, weighed: Weighed, rng: np.random.Generator) -> Moved:
     """Resample weighted draws and move them until they have settled, or the rounds are over.
 
     Args:
         evaluator: The log-density.
-        root: C of the Gaussian in whose coordinates they move.
+        metric: The Gaussian in whose coordinates they move.
         weighed: Draws and weights to start from.
         rng: For resampling and momenta.
     """
@@ -158,16 +166,17 @@ def move_draws(evaluator: Evaluator, root: np.ndarray, weighed: Weighed, rng: np
     def look(theta: np.ndarray) -> Seen:
         return Seen(*evaluator(theta))
 
-    count = MANY_CHAINS if weighed.theta.shape[1] <= MANY else FEW_CHAINS
+    d = weighed.theta.shape[1]
+    count = next((found for limit, found in CHAINS.items() if d <= limit), FEWEST_CHAINS)
     theta = weighed.theta[resample(weighed.weights, count, rng)]
     step, known, transitions, rough = first_step(theta.shape[1]), None, 0, False
     found: Moved | None = None
-    began = evaluator.points
+    began, most = evaluator.points, min(MOST_POINTS, MOST_NUMBERS / d)
     for _ in range(ROUNDS):
         length = max(ROUND, transitions)
-        if found is not None and evaluator.points - began + count * length * LENGTH / step > MOST_POINTS:
+        if found is not None and evaluator.points - began + count * length * LENGTH / step > most:
             break
-        chains = move(look, theta, root, length, rng, step, known, adapt=not rough)
+        chains = move(look, theta, metric, length, rng, step, known, adapt=not rough)
         transitions += length
         found = _collect(chains, transitions, found if rough else None)
         if found.settled:
@@ -176,7 +185,7 @@ def move_draws(evaluator: Evaluator, root: np.ndarray, weighed: Weighed, rng: np
         if chains.rough > LIMITS.rough:
             rough, step = True, FINER * step
         elif not rough:
-            root = _better_root(chains, root)
+            metric = _better_metric(chains, metric)
     assert found is not None
     return found
 
@@ -196,12 +205,14 @@ def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> flo
     return float(max(np.max(shift, initial=0.0), np.max(ratio, initial=0.0)))
 
 
-def _better_root(chains: Chains, root: np.ndarray) -> np.ndarray:
-    """Return a root of the covariance of the draws, where there are enough of them."""
-    late = chains.theta[len(chains.theta) // 2 :].reshape(-1, len(root))
-    if len(late) < 20 * len(root):
-        return root
+def _better_metric(chains: Chains, metric: Any) -> Any:
+    """Return a Gaussian with the covariance of the draws, where there are enough of them."""
+    d = chains.theta.shape[-1]
+    late = chains.theta[len(chains.theta) // 2 :].reshape(-1, d)
+    if len(late) < 20 * d or not isinstance(metric, Dense):
+        return metric
     try:
-        return np.linalg.cholesky(np.cov(late.T).reshape(len(root), -1))
+        root = np.linalg.cholesky(np.cov(late.T).reshape(d, -1))
     except np.linalg.LinAlgError:
-        return root
+        return metric
+    return metric._replace(root=root)

@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
-from natvi.models.density.check import Moved, Weighed, move_draws, weigh_gaussian
+from natvi.models.density.check import Moved, Weighed, draw_plainly, move_draws, weigh_gaussian
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.fitting import Optimum, Rival
 
@@ -50,6 +50,10 @@ def judge(
     """
     local = _local_evidence(found.rivals)
     numbers = (("smallest eigenvalue of the linear response", found.smallest),)
+    if found.gaussian.structure != "dense":
+        best, read = draw_plainly(found.wider, rng), evaluator(found.wider.at(z)).read
+        moved = move_draws(evaluator, found.wider, best, rng)
+        return _after_moving(method, found.wider, best, read, moved, names, local, numbers)
     weighed: list[tuple[Any, Weighed, np.ndarray]] = []
     for gaussian in (found.wider, found.gaussian):
         looked = evaluator(gaussian.at(z))
@@ -66,7 +70,7 @@ def judge(
         if shape is None or one.hopeless:
             break
     gaussian, best, read = max(weighed, key=lambda item: item[1].promise)
-    moved = move_draws(evaluator, gaussian.root, best, rng)
+    moved = move_draws(evaluator, gaussian, best, rng)
     return _after_moving(method, gaussian, best, read, moved, names, local, numbers)
 
 

@@ -17,7 +17,6 @@ from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError
 
 VARIABLE, DEFAULT = "NATVI_POSTERIORS", "~/.cache/natvi/posteriors"
 TRUTH_LIMIT, FIT_LIMIT, PEER_LIMIT = 7200.0, 600.0, 900.0  # seconds
-OF_NATVI = ("truth", "fit")
 
 
 class Campaign:
@@ -56,6 +55,8 @@ class Campaign:
                     self.versions = kept["versions"]
                     return kept["found"]
         found = self._ask(command, limit, *words)
+        if command != "peer" and "took more than" in found.get("error", ""):
+            return found  # on a busy machine: another run may have the time
         with path.open("a", encoding="utf-8") as file:
             file.write(json.dumps({"key": key, "found": found, "versions": self.versions}) + "\n")
         return found

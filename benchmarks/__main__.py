@@ -4,11 +4,12 @@ import argparse
 import sys
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "resume", "fuzz", "deep")
-PLANNED = ("posteriors", "cold", "all")
+BUILT = ("step", "glm", "glmm", "resume", "fuzz", "deep", "posteriors")
+PLANNED = ("cold", "all")
 SEED = 20_240_701
 
 
@@ -20,15 +21,21 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     benchmark = import_module(f"benchmarks.{options.name}")
     known = {name.lower() for name in benchmark.NAMES}
+    if options.module is not None:
+        known = _known_in(benchmark, options)
+        if known is None:
+            return 2
     unknown = [name for name in options.only if name.lower() not in known]
     if unknown:
-        print(f"unknown: {', '.join(unknown)}; known: {', '.join(benchmark.NAMES)}", file=sys.stderr)
+        print(f"unknown: {', '.join(unknown)}; known: {', '.join(sorted(known))}", file=sys.stderr)
         return 2
     to_stdout = options.json == "-"
     own = {name: value for name in ("count", "case") if (value := getattr(options, name)) is not None}
     if options.name != "fuzz" and (own or options.seed is not None):
         print("--count, --case and --seed are for fuzz", file=sys.stderr)
         return 2
+    if options.module is not None:
+        own["module"] = options.module
     seed = SEED if options.seed is None else options.seed
     if "case" in own:  # printed, not kept
         benchmark.show_case(seed, own["case"])
@@ -45,12 +52,25 @@ def main(arguments: list[str] | None = None) -> int:
     return 0
 
 
+def _known_in(benchmark: Any, options: argparse.Namespace) -> set[str] | None:
+    """Return the names of what a module of the user's holds; None after saying why it cannot be used."""
+    if options.name != "posteriors":
+        print("--module is for posteriors", file=sys.stderr)
+        return None
+    try:
+        return set(benchmark.members(options.module))
+    except ValueError as error:
+        print(error, file=sys.stderr)
+        return None
+
+
 def _target(options: argparse.Namespace) -> Path:
     if options.json:
         return Path(options.json)
     # a part never replaces the whole
     count = [str(options.count)] if options.count else []
-    parts = [options.name, *options.only, *count, *(["quick"] if options.quick else [])]
+    module = [Path(options.module).stem] if options.module else []
+    parts = [options.name, *module, *options.only, *count, *(["quick"] if options.quick else [])]
     return RESULTS / f"{'-'.join(parts).lower()}.json"
 
 
@@ -63,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--count", type=int, metavar="N", help="fuzz: how many cases")
     parser.add_argument("--seed", type=int, metavar="S", help="fuzz: of all cases")
     parser.add_argument("--case", type=int, metavar="K", help="fuzz: run one case alone and print it")
+    parser.add_argument("--module", metavar="FILE", help="posteriors: a Python file with members of your own")
     return parser
 
 

@@ -8,8 +8,8 @@ from benchmarks.posteriors.posterior import Draws
 
 ACCURATE_SHIFT, ACCURATE_CHANGE = 0.1, 0.1  # posterior sds, and share of an sd
 SILENT_SHIFT, SILENT_CHANGE = 0.25, 0.25
-# A Gaussian can serve where no free coordinate is skewed or heavy-tailed by more than this, and the Gaussian with the
-# true moments, carried to the user's space, has the true means and sds there within half of what is asked of a fit.
+# A Gaussian can serve where no free coordinate is skewed, heavy-tailed or parted by more than this, and the Gaussian
+# with the true moments, carried to the user's space, has the true means and sds there within half of what is asked.
 MOST_SKEWNESS, MOST_KURTOSIS = 0.6, 1.2
 SERVED = 0.05
 
@@ -56,7 +56,10 @@ def can_serve(free: np.ndarray, carry: Any, truth: np.ndarray) -> bool:
     """
     mean, sd = free.mean(axis=0), free.std(axis=0)
     x = (free - mean) / sd
-    if np.max(np.abs(np.mean(x**3, axis=0))) > MOST_SKEWNESS or np.max(np.mean(x**4, axis=0) - 3) > MOST_KURTOSIS:
+    if (
+        np.max(np.abs(np.mean(x**3, axis=0))) > MOST_SKEWNESS
+        or np.max(np.abs(np.mean(x**4, axis=0) - 3)) > MOST_KURTOSIS
+    ):
         return False
     rng = np.random.default_rng(0)
     root = np.linalg.cholesky(np.cov(free.T).reshape(len(mean), -1) + 1e-12 * np.diag(sd**2))

@@ -18,12 +18,12 @@ from natvi.x64 import float64
 CHAINS, WARM_UP, KEPT = 4, 1000, 2000
 EXACT_DRAWS = 20_000
 TARGET_ACCEPTANCE = 0.9
+VARIABLE, DEFAULT = "NATVI_REFERENCE", "~/.cache/natvi/reference"
 
 
 def folder() -> Path:
-    """Return where draws are kept: NATVI_REFERENCES, or a folder of the user's cache."""
-    found = os.environ.get("NATVI_REFERENCES")
-    return Path(found) if found else Path.home() / ".cache" / "natvi" / "posteriors"
+    """Return where draws are kept: below NATVI_REFERENCE, or in a folder of the user's cache."""
+    return Path(os.environ.get(VARIABLE) or DEFAULT).expanduser() / "posteriors"
 
 
 def data_of(member: Posterior, seed: int) -> Data:
@@ -36,7 +36,7 @@ def true_draws(member: Posterior, seed: int, program: Any = None) -> Draws:
     data = data_of(member, seed)
     if member.exact is not None:
         return member.exact(data, np.random.default_rng([seed, 18]), EXACT_DRAWS)
-    path = folder() / f"{''.join(c if c.isalnum() else '-' for c in member.name)}-{seed}.npz"
+    path = folder() / f"{member.slug}-{seed}.npz"
     if not path.exists():
         draws = (program or Program(member)).draw(data, seed)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -45,6 +45,24 @@ def true_draws(member: Posterior, seed: int, program: Any = None) -> Draws:
         part.replace(path)
     with np.load(path) as kept:
         return {name: kept[name] for name in kept.files}
+
+
+def free_draws(member: Posterior, data: Data, draws: Draws) -> tuple[np.ndarray, Any, tuple[str, ...]]:
+    """Return draws in the free space, the map from there to the user's, and the names in the order of both."""
+    start = {name: np.asarray(value, dtype=float) for name, value in member.start(data).items()}
+    with float64():
+        space = open_space(start, member.constrain or None)
+    parts = []
+    for name, shape, bijector in zip(space.parameters.names, space.parameters.shapes, space.bijectors, strict=True):
+        one = np.asarray(draws[name], dtype=float).reshape(-1, *shape)
+        parts.append(np.stack([np.ravel(bijector.inverse(np.asarray(x))) for x in one]))
+
+    def carry(theta: np.ndarray) -> np.ndarray:
+        with float64():
+            read = jax.jit(jax.vmap(space.read))
+            return np.concatenate([np.asarray(read(jnp.asarray(part))) for part in np.array_split(theta, 8)])
+
+    return np.concatenate(parts, axis=1), carry, space.parameters.names
 
 
 class Program:

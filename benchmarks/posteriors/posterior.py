@@ -1,5 +1,6 @@
 """One member of the suite: data, a log-density in the user's space, and where its truth comes from."""
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -50,3 +51,8 @@ class Posterior:
     exact: Callable[[Data, np.random.Generator, int], Draws] | None = None
     reference: Reference | None = None
     modes_apart: float = 0.0
+
+    @property
+    def slug(self) -> str:
+        """The name as the command line and files have it."""
+        return re.sub(r"[^a-z0-9.]+", "-", self.name.lower().replace(",", "")).strip("-")

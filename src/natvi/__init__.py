@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from natvi import data as data
     from natvi import recipes as recipes
+    from natvi.bridges.numpyro import from_numpyro as from_numpyro
+    from natvi.bridges.pymc import from_pymc as from_pymc
     from natvi.bridges.scikit_learn import DeepGLMClassifier as DeepGLMClassifier
     from natvi.bridges.scikit_learn import DeepGLMRegressor as DeepGLMRegressor
     from natvi.models.deep.bnn import bnn as bnn
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 ROOMS = ("data", "recipes")
 NAMES = {
+    "natvi.bridges.numpyro": ("from_numpyro",),
+    "natvi.bridges.pymc": ("from_pymc",),
     "natvi.bridges.scikit_learn": ("DeepGLMClassifier", "DeepGLMRegressor"),
     "natvi.models.deep.bnn": ("bnn",),
     "natvi.models.density.door": ("fit",),

@@ -6,13 +6,15 @@ whether they have forgotten where they were, whether means still drift, whether 
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 LENGTH = np.pi / 2  # of a trajectory, in sds: a Gaussian has forgotten its start then
 WANTED = 0.8  # acceptance
+FEW = 20  # numbers, the largest of which is judged as it is
+ROUGH = 20.0  # nats, an error of the energy that no smooth stretch of a density gives
 
 
 class Seen(NamedTuple):
@@ -26,6 +28,19 @@ class Seen(NamedTuple):
 Look = Callable[[Float[np.ndarray, "s d"]], Seen]
 
 
+@runtime_checkable
+class Metric(Protocol):
+    """A Gaussian N(mu, C C') in whose coordinates chains move."""
+
+    def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return C z."""
+        ...
+
+    def whiten(self, gradients: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return C' g."""
+        ...
+
+
 class Chains(NamedTuple):
     """Chains after some transitions.
 
@@ -34,6 +49,7 @@ class Chains(NamedTuple):
         read: What is read of every state `(t, s, k)`.
         energies: After every transition, with the momentum it began with `(t, s)`.
         accepted: Share of the transitions each chain accepted, `(s,)`.
+        rough: Share of the later trajectories whose energy went wrong: where they were heading, steps are too long.
         step: The step size in use.
         last: What is known at the last states.
     """
@@ -42,6 +58,7 @@ class Chains(NamedTuple):
     read: np.ndarray
     energies: np.ndarray
     accepted: np.ndarray
+    rough: float
     step: float
     last: Seen
 
@@ -54,25 +71,27 @@ def first_step(d: int) -> float:
 def move(
     look: Look,
     theta: Float[np.ndarray, "s d"],
-    root: Float[np.ndarray, "d d"],
+    metric: Metric,
     transitions: int,
     rng: np.random.Generator,
     step: float,
     known: Seen | None = None,
+    adapt: bool = True,
 ) -> Chains:
     """Move all chains.
 
     Args:
         look: From points to log p, gradient and readings.
         theta: Where the chains are.
-        root: C of the Gaussian that whitens.
+        metric: The Gaussian that whitens.
         transitions: How many.
         rng: For momenta.
-        step: The step size; it is adapted during the first half of the transitions.
+        step: The step size.
         known: What `look` says at theta, where it is known.
+        adapt: Whether the step size is adapted during the first half of the transitions.
     """
     here = look(theta) if known is None else known
-    states, reads, energies = [], [], []
+    states, reads, energies, rough = [], [], [], []
     accepted = np.zeros(len(theta))
     for t in range(transitions):
         p = rng.standard_normal(theta.shape)
@@ -80,8 +99,9 @@ def move(
         steps = max(1, round(LENGTH * rng.uniform(0.7, 1.3) / step))
         before = here.values - 0.5 * np.sum(p**2, axis=1)
         with np.errstate(all="ignore"):
-            there, q, found = _leap(look, theta, p, here, root, sizes, steps)
+            there, q, found = _leap(look, theta, p, here, metric, sizes, steps)
             after = found.values - 0.5 * np.sum(q**2, axis=1)
+            rough.append(float(np.mean(~(after > before - ROUGH))))
             chance = np.where(np.isfinite(after), np.exp(np.minimum(after - before, 0.0)), 0.0)
         take = rng.uniform(size=len(theta)) < chance
         theta = np.where(take[:, None], there, theta)
@@ -92,22 +112,23 @@ def move(
         states.append(theta)
         reads.append(here.read)
         energies.append(before)
-        if t < (transitions + 1) // 2:
+        if adapt and t < (transitions + 1) // 2:
             step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
-    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, step, here)
+    late = float(np.mean(rough[transitions // 2 :]))
+    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, late, step, here)
 
 
 def _leap(
-    look: Look, theta: np.ndarray, p: np.ndarray, here: Seen, root: np.ndarray, sizes: np.ndarray, steps: int
+    look: Look, theta: np.ndarray, p: np.ndarray, here: Seen, metric: Metric, sizes: np.ndarray, steps: int
 ) -> tuple[np.ndarray, np.ndarray, Seen]:
     """Take leapfrog steps with the metric C C'."""
     found = here
-    p = p + 0.5 * sizes * (found.gradients @ root)
+    p = p + 0.5 * sizes * metric.whiten(found.gradients)
     for s in range(steps):
-        theta = theta + sizes * (p @ root.T)
+        theta = theta + sizes * metric.spread(p)
         found = look(np.where(np.isfinite(theta), theta, 0.0))
         found = found._replace(values=np.where(np.all(np.isfinite(theta), axis=1), found.values, -np.inf))
-        p = p + (0.5 if s == steps - 1 else 1.0) * sizes * (found.gradients @ root)
+        p = p + (0.5 if s == steps - 1 else 1.0) * sizes * metric.whiten(found.gradients)
     return theta, p, found
 
 
@@ -116,15 +137,18 @@ class Mixing(NamedTuple):
 
     Attributes:
         memory: The largest rank correlation between the chains in the middle and at the end.
-        drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds.
+        drift: How far a mean, or the logarithm of an sd, has moved from the third quarter to the last, in sds, less
+            what the largest of very many moves by chance.
         energy: The share of the energy's spread that one transition covers (E-FMI).
         stuck: The share of chains that hardly moved.
+        rough: The share of trajectories whose energy went wrong.
     """
 
     memory: float
     drift: float
     energy: float
     stuck: float
+    rough: float
 
 
 def mixing(chains: Chains) -> Mixing:
@@ -143,11 +167,18 @@ def mixing(chains: Chains) -> Mixing:
     sd = np.maximum(fourth.std(axis=0), 1e-300)
     shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0)) / sd
     change = np.abs(np.log(np.maximum(third.std(axis=0), 1e-300) / sd))
+    chance = np.sqrt(2.0 / end.shape[0]) * (_largest(shift.size) - _largest(FEW))
     spread = np.var(chains.energies)
     energy = float(np.mean(np.diff(chains.energies, axis=0) ** 2) / spread) if spread > 0 else 1.0
     return Mixing(
         float(np.max(memory, initial=0.0)),
-        float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))),
+        max(0.0, float(max(np.max(shift, initial=0.0), np.max(change, initial=0.0))) - max(0.0, float(chance))),
         energy,
         float(np.mean(chains.accepted < 0.15)),
+        chains.rough,
     )
+
+
+def _largest(count: int) -> float:
+    """Return about how large the largest of some standard normal numbers is."""
+    return float(np.sqrt(2.0 * np.log(max(count, 1))))

@@ -15,16 +15,17 @@ from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
 from natvi.models.density.space.maps import Space, open_space
 from natvi.models.density.start import open_density, unused
+from natvi.models.density.structures.arrow import Arrow
+from natvi.models.density.structures.choice import Structure, choose_structure
+from natvi.models.density.structures.dense import Dense
 from natvi.models.density.verdict import Answer, judge
 from natvi.models.regression.options import check_options
-from natvi.quadrature.fixed_points import sobol_points
 from natvi.result import Result
 from natvi.run import Outcome
 from natvi.run.clock import Stopwatch
 from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
-LARGEST = 1000  # dimensions of a full covariance
 METHODS = ("auto", "gaussian", "psis")
 TABLE_DRAWS, BOUND_DRAWS = 4096, 1024
 
@@ -35,6 +36,7 @@ def fit(
     *,
     seed: int = 0,
     method: str = "auto",
+    structure: str = "auto",
     constrain: Any = None,
     max_steps: int | None = None,
     tolerance: float = 1e-8,
@@ -45,7 +47,7 @@ def fit(
 ) -> Result:
     """Fit the posterior of any log-density: accurate, or it says so.
 
-    The bound of a Gaussian with a full covariance is climbed from a narrow Gaussian around `init`, on fixed points, so
+    The bound of a Gaussian is climbed from a narrow Gaussian around `init`, on fixed points, so
     that there is no noise and no step size; its covariance is widened by the linear response; the answer is held
     against the density itself, and replaced by corrected draws where the Gaussian is off. All in float64.
 
@@ -56,6 +58,9 @@ def fit(
         seed: Of the points and draws. The same seed gives the same answer.
         method: "auto" gives the Gaussian where it is right, else corrected draws; "gaussian" always the Gaussian;
             "psis" always draws: weighted, resampled and moved by short chains.
+        structure: The shape of the Gaussian: "dense", "arrow" (groups that only shared parameters tie together),
+            "diagonal"; "auto" takes a full covariance in up to 300 dimensions, above an arrow where the Hessian lies on
+            one, else a full covariance in up to 1,000 and independent coordinates beyond.
         constrain: Constraints of parameters by name, e.g. {"sd": "positive", "r": natvi.bijectors.interval(-1, 1)}:
             the log-density is then of the constrained parameters, and `init` keeps the constraints. Or a function
             from the tree of unconstrained parameters, of which the log-density is, to what is to be read.
@@ -87,32 +92,28 @@ def fit(
     seed, watch = check_seed(seed), Stopwatch()
     with float64():
         space = open_space(init, constrain)
-        d = len(space.start)
-        if d > LARGEST:
-            raise ValueError(
-                f"not yet supported: {d:,} parameters with a full covariance; {LARGEST:,} are possible. Write "
-                "the model by a formula (natvi.glmm), or use the building blocks of natvi.recipes."
-            )
         opened = open_density(logdensity, space, seed)
         evaluator = opened.evaluator
+        shape = choose_structure(structure, opened.density, opened.start)
         with Watch(progress, checkpoint, keeping["checkpoint_seconds"], (logdensity, space.start, seed)) as loop:
             found = find_optimum(
-                *(evaluator, opened.start),
+                *(evaluator, opened.start, shape),
                 seed=seed,
                 max_steps=keeping["max_steps"],
                 tolerance=tolerance,
-                state=loop.begin(state, d),
+                state=loop.begin(state, shape.narrow(np.zeros(len(space.start)), 1.0)),
                 watch=loop,
             )
             loop.end(found.state)
         if found.outcome is Outcome.MAX_STEPS and loop.asked:
             found = found._replace(outcome=Outcome.INTERRUPTED)
-        answer, elbo, elbo_se = _answer(evaluator, found, space, method, seed)
-        model = _model(evaluator, space, answer, found, opened.notes, seed)
+        answer, elbo, elbo_se = _answer(evaluator, found, space, method, seed, shape)
+        notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []))
+        model = _model(evaluator, space, answer, found, notes, seed)
     return Result(
         model=model,
         method=answer.method,
-        structure="dense",
+        structure=shape.name,
         outcome=found.outcome,
         elbo=elbo,
         elbo_se=elbo_se,
@@ -124,7 +125,9 @@ def fit(
     )
 
 
-def _answer(evaluator: Evaluator, found: Optimum, space: Space, method: str, seed: int) -> tuple[Answer, float, float]:
+def _answer(
+    evaluator: Evaluator, found: Optimum, space: Space, method: str, seed: int, shape: Structure
+) -> tuple[Answer, float, float]:
     """Judge what was found; return it with the bound and its standard error."""
     if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
         return Answer("gaussian", found.gaussian, None, _endless(evaluator, found, space)), found.bound, 0.0
@@ -135,7 +138,7 @@ def _answer(evaluator: Evaluator, found: Optimum, space: Space, method: str, see
     values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
     values = values + 0.5 * len(space.start) * np.log(2 * np.pi)
     pairs = 0.5 * (values[: len(half)] + values[len(half) :])
-    points = sobol_points(len(space.start), max(512, 2 * len(space.start)), seed)
+    points = shape.points("judge", len(space.start), seed)
     answer = judge(evaluator, found, space.parameters.entries, method, rng, points)
     return answer, float(np.mean(pairs)), float(np.std(pairs) / np.sqrt(len(pairs)))
 
@@ -167,12 +170,13 @@ def _model(
         space.free,
         () if space.meaning is not None else tuple(found.name for found in space.bijectors),
         answer.gaussian.mean,
-        answer.gaussian.triangle,
+        answer.gaussian.triangle if isinstance(answer.gaussian, Dense) else answer.gaussian.sds,
         found.num_points,
         np.zeros((0, sum(space.parameters.sizes))) if draws is None else draws,
         corrected=answer.read is not None,
         notes=notes,
         meaning=None if space.meaning is None else _reader(space),
+        arrow=answer.gaussian if isinstance(answer.gaussian, Arrow) else None,
     )
 
 

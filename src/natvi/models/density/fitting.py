@@ -10,13 +10,11 @@ from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.polish import polish
 from natvi.models.density.response import linear_response
 from natvi.models.density.start import START_SDS
-from natvi.models.density.structures.dense import Dense
-from natvi.quadrature.fixed_points import sobol_points
+from natvi.models.density.structures.choice import Structure
 from natvi.run.outcome import Outcome
 
-CLIMB_POINTS, POLISH_POINTS = 128, 512  # at least; two and four for every dimension
-MANY = 64  # dimensions, from which two points for each are too few
 FAR_STARTS, FAR_SDS, FAR_STEPS = 2, 8.0, 60  # further climbs, and how far away they start
+FAR_MOST = 1000  # dimensions, beyond which a direction taken at random says little of other modes
 APART, WORSE = 4.0, 12.0  # sds and nats: a rival is a place of its own, and not much worse
 
 
@@ -56,6 +54,7 @@ class Optimum(NamedTuple):
 def find_optimum(
     evaluator: Evaluator,
     start: np.ndarray,
+    structure: Structure,
     *,
     seed: int,
     max_steps: int,
@@ -63,11 +62,12 @@ def find_optimum(
     state: ClimbState | None,
     watch: Callable[[ClimbState], bool],
 ) -> Optimum:
-    """Fit a Gaussian with a full covariance.
+    """Fit a Gaussian.
 
     Args:
         evaluator: The log-density.
         start: The mean to start from.
+        structure: The shape of the Gaussian.
         seed: Of the points and of further starts.
         max_steps: Of a climb.
         tolerance: The rise that is left, relative to the bound, at which polishing ends.
@@ -75,10 +75,10 @@ def find_optimum(
         watch: Called between the steps of the first climb; whether to end now.
     """
     d, rng = len(start), np.random.default_rng([seed, 2])
-    few = sobol_points(d, max(CLIMB_POINTS, 2 * d if d <= MANY else 4 * d), seed)
-    many = sobol_points(d, max(POLISH_POINTS, 4 * d), seed)
+    few, many = (structure.points(kind, d, seed) for kind in ("climb", "polish"))
     rivals: tuple[Rival, ...] = ()
-    first = climb(evaluator, state or ClimbState.at(first_gaussian(evaluator, start, few)), few, max_steps, watch)
+    begin = state or ClimbState.at(first_gaussian(evaluator, start, structure, few))
+    first = climb(evaluator, begin, few, max_steps, watch)
     if first.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE, Outcome.MAX_STEPS):
         here = first.state.gaussian
         return Optimum(
@@ -86,22 +86,21 @@ def find_optimum(
             *(first.state, (), len(few)),
         )
     best = first
-    if state is None:
+    if state is None and d <= FAR_MOST:
         best, rivals = _look_around(evaluator, first, few, rng)
     near = best.state.gaussian
     small = float(np.sqrt(2 * tolerance * (1 + abs(best.bound))))
     found = polish(lambda w: near.slope(w, evaluator, many), near.num_coordinates, small=small)
     gaussian = near.shifted(found.w)
-    response_points = many if d <= MANY else sobol_points(d, 2 * d, seed)
-    wider, smallest = _respond(evaluator, gaussian, response_points, rng)
+    wider, smallest = _respond(evaluator, gaussian, structure.points("response", d, seed), rng)
     outcome = Outcome.CONVERGED if np.linalg.norm(found.gradient) < 30 * small else Outcome.STALLED
     steps = len(best.state.trace) + found.looks
     return Optimum(gaussian, wider, smallest, found.bound, outcome, steps, best.state, rivals, len(many))
 
 
-def first_gaussian(evaluator: Evaluator, start: np.ndarray, z: np.ndarray) -> Dense:
+def first_gaussian(evaluator: Evaluator, start: np.ndarray, structure: Structure, z: np.ndarray) -> Any:
     """Return the narrow Gaussian with the best bound: badly scaled parameters need a narrower one."""
-    tried = [Dense.narrow(start, sd) for sd in START_SDS]
+    tried = [structure.narrow(start, sd) for sd in START_SDS]
     with np.errstate(all="ignore"):
         bounds = [one.expect(evaluator(one.at(z)), z).bound for one in tried]
     return tried[int(np.argmax(bounds))]
@@ -124,19 +123,21 @@ def _look_around(
     middle = best.state.gaussian
     rivals = []
     for end in ends:
-        gap = end.state.gaussian.mean - middle.mean
-        distance = float(np.linalg.norm(np.linalg.solve(middle.root, gap)))
+        distance = middle.distance(end.state.gaussian.mean)
         if end is not best and distance > APART and best.bound - end.bound < WORSE:
             rivals.append(Rival(distance, best.bound - end.bound))
     return best, tuple(rivals)
 
 
-def _respond(evaluator: Evaluator, gaussian: Dense, z: np.ndarray, rng: np.random.Generator) -> tuple[Dense, float]:
+def _respond(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:
+    if not gaussian.num_responding:
+        return gaussian, 1.0
+
     def slope(w: np.ndarray) -> tuple[float, np.ndarray]:
         return gaussian.slope(w, evaluator, z)
 
     origin = np.zeros(gaussian.num_coordinates)
-    response = linear_response(slope, origin, slope(origin)[1], len(gaussian.mean), rng)
+    response = linear_response(slope, origin, slope(origin)[1], gaussian.num_responding, rng)
     try:
         return gaussian.widened(response.S), response.smallest
     except np.linalg.LinAlgError:

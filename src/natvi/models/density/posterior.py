@@ -9,8 +9,11 @@ import pandas as pd
 
 from natvi.models.density.space.bijectors import bijector_by_name
 from natvi.models.density.space.parameters import Parameters
+from natvi.models.density.structures.arrow import Arrow
 from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
+
+ARROW = Arrow._fields[1:]  # the mean is there already
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,7 +25,7 @@ class DensityFit:
         free: The unconstrained numbers.
         bijectors: Names of the constraints of the leaves; empty where a function of the user's takes their place.
         mean: Of the Gaussian in the free space.
-        factor: Its root C.
+        factor: Its root C; the sds alone for independent coordinates and for an arrow.
         num_points: On which expectations were taken.
         draws: Draws in the user's space `(s, k)`: the answer itself where the Gaussian was corrected, else what tables
             of constrained parameters are made of; empty where the user reads the free numbers.
@@ -30,6 +33,7 @@ class DensityFit:
         notes: What the user should know.
         meaning: The user's function from many free vectors to what is read, where there is one.
         labels: Coordinates and dimensions of the leaves.
+        arrow: The Gaussian whose precision lies on an arrow, where that is its structure.
     """
 
     parameters: Parameters
@@ -43,6 +47,7 @@ class DensityFit:
     notes: tuple[str, ...] = ()
     meaning: Callable[[np.ndarray], np.ndarray] | None = None
     labels: tuple[dict[str, list[Any]], dict[str, list[str]]] = ({}, {})
+    arrow: Arrow | None = None
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -81,6 +86,8 @@ class DensityFit:
         return self.parameters.split(self.read(self.mean + self._spread(z)))
 
     def _spread(self, z: np.ndarray) -> np.ndarray:
+        if self.arrow is not None:
+            return self.arrow.spread(z)
         return z * self.factor if self.factor.ndim == 1 else z @ self.factor.T
 
     def read(self, theta: np.ndarray) -> np.ndarray:
@@ -123,7 +130,10 @@ class DensityFit:
             "dims": self.labels[1],
             "notes": list(self.notes),
         }
-        return {"mean": self.mean, "factor": self.factor, "read_draws": self.draws}, document
+        arrays = {"mean": self.mean, "factor": self.factor, "read_draws": self.draws}
+        if self.arrow is not None:
+            arrays |= {f"arrow_{name}": np.asarray(getattr(self.arrow, name)) for name in ARROW}
+        return arrays, document
 
     @classmethod
     def restore(cls, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> "DensityFit":
@@ -141,11 +151,18 @@ class DensityFit:
         needs_draws = document["corrected"] or not bijectors or any(name != "real" for name in bijectors)
         if (bijectors and len(bijectors) != len(free.names)) or (needs_draws and not len(draws)):
             raise ValueError("the constraints do not fit the parameters")
+        arrow = None
+        if "arrow_local" in arrays:
+            arrow = Arrow(arrays["mean"], *(arrays[f"arrow_{name}"] for name in ARROW))
+            (r, n), g = arrow.at_local.shape, len(arrow.at_shared)
+            if arrow.local.shape != (r, r, n) or arrow.cross.shape != (g, r, n) or arrow.layout.dimension != d:
+                raise ValueError("the arrow does not fit the parameters")
         return cls(
             *(parameters, free, bijectors, arrays["mean"], arrays["factor"], document["num_points"], draws),
             corrected=document["corrected"],
             notes=tuple(document["notes"]),
             labels=(dict(document["coords"]), dict(document["dims"])),
+            arrow=arrow,
         )
 
 

@@ -4,10 +4,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-import numpy as np
-
 from natvi.models.density.climb import ClimbState
-from natvi.models.density.structures.dense import Dense
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes, save_at_the_end
@@ -40,9 +37,9 @@ class Watch:
         """Whether the user asked to stop."""
         return self._interruption.asked
 
-    def begin(self, state: Any, d: int) -> ClimbState | None:
-        """Return the state to go on from, given or kept in the checkpoint; None to start afresh."""
-        blank = ClimbState.at(Dense.narrow(np.zeros(d), 1.0))
+    def begin(self, state: Any, first: Any) -> ClimbState | None:
+        """Return the state to go on from, given or kept in the checkpoint; None to start afresh from the first."""
+        blank = ClimbState.at(first)
         if state is None and self._keeper is not None:
             state = self._keeper.resume(blank)
             if state is None:

@@ -25,11 +25,13 @@ class Opened(NamedTuple):
         evaluator: The program.
         start: Where to start from.
         notes: What the user should know.
+        density: The log-density of the free vector.
     """
 
     evaluator: Evaluator
     start: np.ndarray
     notes: tuple[str, ...]
+    density: Density
 
 
 def open_density(logdensity: Any, space: Space, seed: int) -> Opened:
@@ -65,7 +67,7 @@ def open_density(logdensity: Any, space: Space, seed: int) -> Opened:
     _check_steady(density, space.start)
     evaluator = Evaluator(density, space)
     start, said = _finite_start(evaluator, space, seed)
-    return Opened(evaluator, start, (*notes, *said))
+    return Opened(evaluator, start, (*notes, *said), density)
 
 
 def _as_function(logdensity: Callable[[Any], Any], space: Space, width: Any) -> Density:

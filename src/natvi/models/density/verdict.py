@@ -7,7 +7,7 @@ from scipy.special import ndtri
 
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
-from natvi.models.density.check import Moved, Weighed, move_draws, weigh_gaussian
+from natvi.models.density.check import Moved, Weighed, draw_plainly, move_draws, weigh_gaussian
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.fitting import Optimum, Rival
 
@@ -50,6 +50,10 @@ def judge(
     """
     local = _local_evidence(found.rivals)
     numbers = (("smallest eigenvalue of the linear response", found.smallest),)
+    if found.gaussian.structure != "dense":
+        best, read = draw_plainly(found.wider, rng), evaluator(found.wider.at(z)).read
+        moved = move_draws(evaluator, found.wider, best, rng)
+        return _after_moving(method, found.wider, best, read, moved, names, local, numbers)
     weighed: list[tuple[Any, Weighed, np.ndarray]] = []
     for gaussian in (found.wider, found.gaussian):
         looked = evaluator(gaussian.at(z))
@@ -66,7 +70,7 @@ def judge(
         if shape is None or one.hopeless:
             break
     gaussian, best, read = max(weighed, key=lambda item: item[1].promise)
-    moved = move_draws(evaluator, gaussian.root, best, rng)
+    moved = move_draws(evaluator, gaussian, best, rng)
     return _after_moving(method, gaussian, best, read, moved, names, local, numbers)
 
 
@@ -98,6 +102,8 @@ def _after_moving(
         ("drift of the chains, in sds", moved.mixing.drift),
         ("energy covered by a transition", moved.mixing.energy),
         ("share of stuck chains", moved.mixing.stuck),
+        ("share of trajectories that went wrong", moved.mixing.rough),
+        *(() if moved.change is None else (("change by finer steps, in sds", moved.change),)),
         *numbers,
     )
     right = bool(
@@ -149,6 +155,12 @@ def _trouble(moved: Moved) -> str:
         f"{100 * found.stuck:.0f}% of the chains are stuck": found.stuck >= moved.limits.stuck,
         f"energy mixes slowly ({found.energy:.2f}), as in a funnel or with heavy tails": (
             found.energy <= moved.limits.energy
+        ),
+        f"means or sds change by {moved.change or 0.0:.2f} sds with finer steps, as in the neck of a funnel": (
+            moved.change is not None and not moved.steady
+        ),
+        f"{100 * found.rough:.0f}% of the trajectories went wrong, where the density is too steep": (
+            moved.change is None and not moved.steady
         ),
         f"means or sds still drift by {found.drift:.2f} sds": found.drift >= moved.limits.drift,
         f"chains remember where they were (rank correlation {found.memory:.2f})": found.memory >= moved.limits.memory,

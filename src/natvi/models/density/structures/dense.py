@@ -49,7 +49,15 @@ class Dense(NamedTuple):
 
     def at(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return mu + C z."""
-        return self.mean + z @ self.root.T
+        return self.mean + self.spread(z)
+
+    def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return C z."""
+        return z @ self.root.T
+
+    def distance(self, mean: Float[np.ndarray, " d"]) -> float:
+        """Return how many sds away another mean is."""
+        return float(np.linalg.norm(np.linalg.solve(self.root, mean - self.mean)))
 
     def entropy(self) -> float:
         """Return the entropy."""
@@ -95,6 +103,11 @@ class Dense(NamedTuple):
         """How many numbers move mean and root."""
         d = len(self.mean)
         return d + d * (d + 1) // 2
+
+    @property
+    def num_responding(self) -> int:
+        """How many leading coordinates are means whose covariance the linear response corrects: all."""
+        return len(self.mean)
 
     def shifted(self, w: Float[np.ndarray, " n"]) -> "Dense":
         """Return the Gaussian at coordinates w = (m, x)."""

@@ -1,0 +1,120 @@
+"""Models of NumPyro and PyMC: the same answers as a function, the model's own names, and clear answers."""
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import natvi
+
+numpyro = pytest.importorskip("numpyro")
+dist = numpyro.distributions
+
+RNG = np.random.default_rng(0)
+AT = np.repeat(np.arange(8), 6)
+X = RNG.standard_normal(48)
+Y = 0.5 + 0.7 * X + RNG.standard_normal(8)[AT] + 0.5 * RNG.standard_normal(48)
+
+
+def intercepts(x, at, y=None):
+    a = numpyro.sample("a", dist.Normal(0.0, 5.0))
+    b = numpyro.sample("b", dist.Normal(0.0, 2.0))
+    tau = numpyro.sample("tau", dist.Exponential(1.0))
+    sd = numpyro.sample("sd", dist.Exponential(1.0))
+    with numpyro.plate("group", 8):
+        u = numpyro.sample("u", dist.Normal(0.0, tau))
+    with numpyro.plate("row", len(x)):
+        numpyro.sample("y", dist.Normal(a + b * x + u[at], sd), obs=y)
+
+
+def as_a_function(p):
+    like = -0.5 * jnp.sum(((Y - p["a"] - p["b"] * X - p["u"][AT]) / p["sd"]) ** 2) - 48 * jnp.log(p["sd"])
+    prior = -0.5 * (p["a"] / 5) ** 2 - 0.5 * (p["b"] / 2) ** 2 - p["tau"] - p["sd"]
+    return like + prior - 0.5 * jnp.sum((p["u"] / p["tau"]) ** 2) - 8 * jnp.log(p["tau"])
+
+
+def test_a_hierarchy_of_numpyro_is_the_function_with_names(tmp_path):
+    model = natvi.from_numpyro(intercepts, X, AT, y=Y)
+    result = model.fit()
+    init = {"a": 0.0, "b": 0.0, "sd": 1.0, "tau": 1.0, "u": jnp.zeros(8)}
+    function = natvi.fit(as_a_function, init, constrain={"sd": "positive", "tau": "positive"})
+    ours, theirs = (one.summary().sort_index() for one in (result, function))
+    assert list(ours.index) == list(theirs.index)
+    np.testing.assert_array_less(np.abs(ours["mean"] - theirs["mean"]) / theirs["sd"], 0.15)
+    np.testing.assert_allclose(ours["sd"], theirs["sd"], rtol=0.15)
+    tree = model.to_arviz(result, num_samples=50)
+    assert tree["posterior"]["u"].dims == ("chain", "draw", "group")
+    assert tree["log_likelihood"]["y"].dims == ("chain", "draw", "row")
+    assert tree["posterior_predictive"]["y"].shape == (1, 50, 48) and tree["observed_data"]["y"].shape == (48,)
+    assert result.to_arviz(20)["posterior"]["u"].dims == ("chain", "draw", "group")
+    replicated = tree["posterior_predictive"]["y"].to_numpy()[0].mean(axis=0)
+    assert np.corrcoef(replicated, Y)[0, 1] > 0.8
+    new = model.posterior_predictive(result, X[:5], AT[:5], num_samples=7)
+    assert new["y"].shape == (7, 5)
+    again = natvi.load(result.save(tmp_path / "fit.natvi"))
+    assert again.to_arviz(20)["posterior"]["u"].dims == ("chain", "draw", "group")
+
+
+def discrete():
+    numpyro.sample("z", dist.Bernoulli(0.5))
+
+
+def subsampled(y):
+    a = numpyro.sample("a", dist.Normal())
+    with numpyro.plate("rows", 10, subsample_size=2):
+        numpyro.sample("y", dist.Normal(a), obs=numpyro.subsample(y, 0))
+
+
+def with_a_param():
+    numpyro.sample("x", dist.Normal(numpyro.param("loc", 0.0)))
+
+
+def of_nothing():
+    numpyro.sample("x", dist.Normal(), obs=1.0)
+
+
+def off_its_support():
+    numpyro.factor("impossible", -jnp.inf * jnp.exp(numpyro.sample("a", dist.Normal())))
+
+
+@pytest.mark.parametrize(
+    ("model", "args", "message"),
+    [
+        (discrete, (), "'z' is discrete and not observed"),
+        (subsampled, (np.zeros(10),), "takes 2 of 10 rows at random"),
+        (with_a_param, (), "'loc' is a numpyro.param"),
+        (of_nothing, (), "nothing to fit"),
+        (off_its_support, (), "finds no point at which"),
+    ],
+)
+def test_models_that_cannot_be_fitted_get_a_clear_answer(model, args, message):
+    with pytest.raises(ValueError, match=message):
+        natvi.from_numpyro(model, *args).fit()
+
+
+def test_without_pymc_the_cure_is_named():
+    try:
+        import pymc  # noqa: F401
+    except ImportError:
+        with pytest.raises(ImportError, match=r"natvi\[pymc\]"):
+            natvi.from_pymc(None)
+
+
+def test_a_hierarchy_of_pymc_is_the_function_with_names():
+    pm = pytest.importorskip("pymc")
+    with pm.Model(coords={"group": list("abcdefgh")}) as model:
+        a, b = pm.Normal("a", 0.0, 5.0), pm.Normal("b", 0.0, 2.0)
+        tau, sd = pm.Exponential("tau", 1.0), pm.Exponential("sd", 1.0)
+        u = pm.Normal("u", 0.0, tau, dims="group")
+        pm.Normal("y", a + b * X + u[AT], sd, observed=Y)
+    result = natvi.from_pymc(model).fit()
+    init = {"a": 0.0, "b": 0.0, "sd": 1.0, "tau": 1.0, "u": jnp.zeros(8)}
+    function = natvi.fit(as_a_function, init, constrain={"sd": "positive", "tau": "positive"})
+    ours, theirs = (one.summary().sort_index() for one in (result, function))
+    assert list(ours.index) == list(theirs.index)
+    np.testing.assert_array_less(np.abs(ours["mean"] - theirs["mean"]) / theirs["sd"], 0.15)
+    np.testing.assert_allclose(ours["sd"], theirs["sd"], rtol=0.15)
+    assert result.to_arviz(20)["posterior"]["u"].coords["group"].to_numpy().tolist() == list("abcdefgh")
+    with pm.Model() as discrete:
+        pm.Bernoulli("z", 0.5)
+    with pytest.raises(ValueError, match="'z' is discrete"):
+        natvi.from_pymc(discrete)

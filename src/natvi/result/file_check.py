@@ -15,7 +15,7 @@ Check = Callable[[Any], bool]
 NOTHING: Mapping[str, Check] = {}
 LARGEST_COUNT = 2**53
 UNFINISHED = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)  # these may hold NaN, and say so
-FLAGS, NUMBERS_OF_ROWS = ("rows_filled",), ("rows_extra", "rows_place")
+FLAGS, PLACES = ("rows_filled",), ("rows_extra", "rows_place", "arrow_at_local", "arrow_at_shared")
 
 
 def is_text(value: Any) -> bool:
@@ -139,7 +139,7 @@ def _shown(value: Any) -> str:
 
 
 def _check_array(name: str, array: np.ndarray, may_fail: bool) -> None:
-    kind = "b" if name in FLAGS else "i" if name in NUMBERS_OF_ROWS else "f"
+    kind = "b" if name in FLAGS else "i" if name in PLACES else "f"
     if array.dtype.kind != kind:
         raise ValueError(f"the array {name!r} is of type {array.dtype}")
     if name == "trace" and array.ndim != 1:

@@ -43,12 +43,12 @@ class Row(NamedTuple):
 ROWS = {
     "IVON, beta2 = 0.999": Row("ivon", (0.1,), "cosine", 0.999),
     "IVON": Row("ivon", (0.1,), "cosine"),
-    "Nagm": Row("nagm", (0.05, 0.2)),
-    "Snngm": Row("snngm", (0.0005, 0.002)),
+    "Nagm": Row("nagm", (0.05, 0.2, 0.5)),
+    "Snngm": Row("snngm", (0.0005, 0.002, 0.005, 0.01)),
     "nAdam": Row("nadam", (0.001,)),
     "Adam": Row("adam", (0.001,)),
     "PGA": Row("pga", (0.001,)),
-    "VOGN": Row("vogn", (0.01, 0.05)),
+    "VOGN": Row("vogn", (0.01, 0.05, 0.2)),
 }
 
 

@@ -48,6 +48,7 @@ class _DeepGLM(BaseEstimator):
         epochs=100,
         batch_size=None,
         num_samples=1,
+        annealing=0.5,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,
@@ -62,6 +63,7 @@ class _DeepGLM(BaseEstimator):
         self.epochs = epochs
         self.batch_size = batch_size
         self.num_samples = num_samples
+        self.annealing = annealing
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.patience = patience
@@ -127,6 +129,7 @@ class _DeepGLM(BaseEstimator):
             patience=patience,
             seed=self._seed(),
             beta2=BETA2,
+            annealing=self.annealing,
         )
 
     def _seed(self) -> int:
@@ -228,9 +231,11 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         epochs: Passes over the data.
         batch_size: Rows per step; by default 128, fewer where that would be less than 20 steps an epoch.
         num_samples: Draws of the weights per step.
+        annealing: The share of all steps in which rows weigh more than once, ten times at first, so that shrinkage does
+            not empty the net before it has learnt anything; of `partial_fit` any share above 0 means 1,000 steps.
         early_stopping: Whether to hold rows out and stop when their log-likelihood no longer rises.
         validation_fraction: The share of rows held out.
-        patience: Epochs without a rise after which to stop.
+        patience: Epochs without a rise after which to stop, counted from the end of the annealing.
         num_draws: Draws of the weights that predictions average over.
         random_state: The same whole number gives the same bits; None another seed every time.
         progress: Whether to show progress.
@@ -258,6 +263,7 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         epochs=100,
         batch_size=None,
         num_samples=1,
+        annealing=0.5,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,
@@ -273,6 +279,7 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
             epochs=epochs,
             batch_size=batch_size,
             num_samples=num_samples,
+            annealing=annealing,
             early_stopping=early_stopping,
             validation_fraction=validation_fraction,
             patience=patience,

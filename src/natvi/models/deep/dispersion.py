@@ -36,7 +36,7 @@ class Dispersion(NamedTuple):
         return prior - own
 
 
-def first_dispersion(num_rows: int, variance: float = 1.0) -> Dispersion:
+def first_dispersion(num_rows: float, variance: float = 1.0) -> Dispersion:
     """Return q(v) around a variance."""
     a = jnp.asarray(SHAPE_0 + num_rows / 2, jnp.float32)
     return Dispersion(a, a * variance)

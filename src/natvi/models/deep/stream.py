@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.models.deep.annealing import Annealing
 from natvi.models.deep.bnn import concerns
 from natvi.models.deep.deep_glm import DeepGlmState, deep_glm_algorithm
 from natvi.models.deep.glm_door import Scales, check_rows, fit_of
@@ -15,6 +16,8 @@ from natvi.models.deep.training import Training
 from natvi.result import Result
 from natvi.run import Outcome
 from natvi.x64 import float32
+
+ANNEALED_STEPS = 1000  # nobody knows how long a stream is
 
 
 class Stream(NamedTuple):
@@ -83,9 +86,10 @@ def learn(
     size = min(training.batch_size, len(y))
     settings = training._replace(schedule="constant", batch_size=size, epochs=1)
     sizes = (X.shape[1], *hidden, num_classes if response == "categorical" else 1)
+    annealing = Annealing(ANNEALED_STEPS if training.annealing > 0 else 0)
     with float32():
         few = jax.tree.map(lambda a: a[:size], rows)
-        algorithm, start = deep_glm_algorithm(sizes, response, few, seen, settings)
+        algorithm, start = deep_glm_algorithm(sizes, response, few, seen, settings, annealing)
         state: Any = algorithm.init(start) if stream is None else stream.state
         count = 0 if stream is None else stream.num_steps
         order = np.random.default_rng((training.seed, count)).permutation(len(y))

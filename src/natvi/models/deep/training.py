@@ -13,6 +13,7 @@ from natvi import optimize
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DiagonalFactor
+from natvi.models.deep.annealing import Annealing
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
 from natvi.run.batches import ArrayBatches
@@ -43,6 +44,7 @@ class Training(NamedTuple):
         patience: Evaluations on the validation set without a rise after which training stops.
         seed: The same seed gives the same bits.
         beta2: Of IVON, how slowly the curvature's average forgets; 0.999 for runs of few thousand steps.
+        annealing: Of deep GLMs, the share of all steps in which rows weigh more than once (`annealing`).
     """
 
     optimizer: str = "ivon"
@@ -56,16 +58,21 @@ class Training(NamedTuple):
     patience: int | None = None
     seed: int = 0
     beta2: float = 0.9999
+    annealing: float = 0.0
 
     def steps_per_epoch(self, num_rows: int) -> int:
         """Return the number of whole batches in the data."""
         return num_rows // self.batch_size
 
-    def first_sd(self, num_rows: int) -> float:
+    def first_sd(self, num_rows: float) -> float:
         """Return the sd of every weight before the first step."""
         if self.start_sd is not None:
             return self.start_sd
         return 1.0 / math.sqrt(num_rows * (IVON_CURVATURE if self.optimizer == "ivon" else 1.0))
+
+    def annealing_of(self, num_rows: int) -> Annealing:
+        """Return how often rows count, step by step."""
+        return Annealing(int(self.annealing * self.epochs * self.steps_per_epoch(num_rows)))
 
     def rule(self, num_rows: int) -> Rule:
         """Return the update rule with its schedule."""
@@ -94,6 +101,10 @@ def check_training(training: Training, num_rows: int) -> None:
     if not 0 <= training.warmup < 1:
         raise ValueError(
             f"warmup is the share of steps with a rising step size, from 0 to below 1; got {training.warmup!r}."
+        )
+    if not 0 <= training.annealing <= 1:
+        raise ValueError(
+            f"annealing is the share of steps in which rows weigh more than once, 0 to 1; got {training.annealing!r}."
         )
     for name in ("step_size", "start_sd"):
         value = getattr(training, name)
@@ -157,5 +168,6 @@ def train(
         settle=False,
         watch=watch,
         patience=training.patience,
+        watch_from=-(-training.annealing_of(num_rows).steps // per_epoch),
         **keeping,
     )

@@ -109,6 +109,14 @@ def test_learning_piece_by_piece():
     assert model.score(frame, labels) > 0.85 and model.result_.model.num_rows == 2400
 
 
+def test_one_more_piece_goes_on_from_a_fit_and_from_a_file(regressor, tmp_path):
+    before = regressor.predict(frame)
+    for model in (pickle.loads(pickle.dumps(regressor)), DeepGLMRegressor.load(regressor.save(tmp_path / "model"))):
+        model.partial_fit(frame[:100], y[:100])
+        assert model.result_.model.num_rows == 400
+        assert np.corrcoef(model.predict(frame), before)[0, 1] > 0.95
+
+
 def test_early_stopping_pipelines_clones_and_grids():
     model = DeepGLMRegressor(hidden=(8,), epochs=40, early_stopping=True, patience=2)
     fitted = make_pipeline(StandardScaler(), clone(model)).fit(frame, y)

@@ -48,7 +48,7 @@ class _DeepGLM(BaseEstimator):
         epochs=100,
         batch_size=None,
         num_samples=1,
-        annealing=0.5,
+        annealing=0.7,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,
@@ -102,6 +102,8 @@ class _DeepGLM(BaseEstimator):
         stream: Stream | None = getattr(self, "_stream", None)
         hidden = tuple(np.atleast_1d(self.hidden).tolist())
         training = self._training(len(y), None)
+        if stream is None and hasattr(self, "result_"):  # after fit or load
+            stream = Stream.of(self._model, self.result_.steps or 0, training)
         self._stream = learn(stream, X, y, response, hidden, training, num_classes)
         result = self._stream.result(self._names(), training.optimizer, clock.read())
         self.result_, self.n_iter_ = result, self._stream.num_steps
@@ -263,7 +265,7 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         epochs=100,
         batch_size=None,
         num_samples=1,
-        annealing=0.5,
+        annealing=0.7,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,

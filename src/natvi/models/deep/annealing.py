@@ -8,6 +8,10 @@ no step leaves. So the likelihood counts `first` times at step 0 and comes down 
 
 which is the same as a weight of the Kullback-Leibler term that rises from 1 / first to 1 (Bowman et al. 2016, Sonderby
 et al. 2016). The last steps are those of the bound itself.
+
+A normal response has a variance to estimate too: weighty rows are fitted closely, which makes them weightier still,
+until the net runs through every row. So weight times E(1/v) stays below `first` on the way, with responses of variance
+one.
 """
 
 from typing import Any, NamedTuple
@@ -32,11 +36,12 @@ class Annealing(NamedTuple):
     steps: int = 0
     first: float = FIRST
 
-    def __call__(self, count: Any) -> Any:
-        """Return the weight at a step count from 0."""
+    def __call__(self, count: Any, precision: Any = 1.0) -> Any:
+        """Return the weight at a step count from 0, where the response has this expected precision."""
         if self.steps == 0:
             return 1.0
-        return self.first ** (1.0 - jnp.minimum(count / self.steps, 1.0))
+        weight = self.first ** (1.0 - jnp.minimum(count / self.steps, 1.0))
+        return jnp.where(count < self.steps, jnp.minimum(weight, self.first / precision), 1.0)
 
     @property
     def start(self) -> float:

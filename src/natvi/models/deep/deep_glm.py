@@ -52,7 +52,8 @@ class DeepGlmMove(NamedTuple):
         """Draw, differentiate, move, and update."""
         length = state.gaussian.mean.shape[0]
         prior = prior_of(state.shrinkage, self.places, length)
-        here = target.with_prior(prior, state.dispersion).weighted(self.annealing(state.count))
+        precision = 1.0 if state.dispersion is None else state.dispersion.precision
+        here = target.with_prior(prior, state.dispersion).weighted(self.annealing(state.count, precision))
         moved = self.inner(here, State(state.gaussian, state.rule, state.elbo), key)
         elbo = moved.elbo + self._rest(state, prior)
         mean, sds = moved.gaussian.mean, moved.gaussian.factor.values

@@ -7,9 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.gaussian import CovarianceGaussian
+from natvi.linalg import DiagonalFactor
 from natvi.models.deep.annealing import Annealing
 from natvi.models.deep.bnn import concerns
 from natvi.models.deep.deep_glm import DeepGlmState, deep_glm_algorithm
+from natvi.models.deep.dispersion import Dispersion
 from natvi.models.deep.glm_door import Scales, check_rows, fit_of
 from natvi.models.deep.glm_fit import DeepGlmFit
 from natvi.models.deep.training import Training
@@ -29,6 +32,19 @@ class Stream(NamedTuple):
     response: str
     num_steps: int
     num_rows: int
+
+    @classmethod
+    def of(cls, fit: DeepGlmFit, num_steps: int, training: Training) -> "Stream":
+        """Return what a fitted model knows, to go on from; the rule starts without a memory, annealing is over."""
+        with float32():
+            nothing = {"x": jnp.zeros((1, fit.sizes[0])), "y": jnp.zeros(1)}
+            algorithm, _ = deep_glm_algorithm(fit.sizes, fit.response, nothing, fit.num_rows, training)
+            state = algorithm.init(CovarianceGaussian(jnp.asarray(fit.mean), DiagonalFactor(jnp.asarray(fit.sds))))
+            if state.dispersion is not None:
+                state = state._replace(dispersion=Dispersion(jnp.float32(fit.shape), jnp.float32(fit.scale)))
+            state = state._replace(count=jnp.asarray(ANNEALED_STEPS, jnp.int32))
+        scales = Scales(fit.x_mean, fit.x_scale, fit.y_mean, fit.y_scale)
+        return cls(state, scales, fit.sizes, fit.response, num_steps, fit.num_rows)
 
     def fit(self, names: tuple[str, ...]) -> DeepGlmFit:
         """Return the model as it is now."""

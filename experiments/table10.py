@@ -103,7 +103,7 @@ def run(report: Report) -> None:
     )
     report.note((deep_glm_runs.__doc__ or "").split("\n\n")[-1].replace("\n", " ").strip())
     report.note(
-        "Rows beyond the paper come down along a cosine, IVON from 0.1; the paper's rows have constant step sizes. Both of "
-        "IVON's beta2 are shown: neither is chosen by test scores."
+        "Rows beyond the paper come down along a cosine, IVON from 0.1; the paper's rows have constant step sizes. "
+        "Both of IVON's beta2 are shown: neither is chosen by test scores."
     )
     report.note("Every run is a file under experiments/runs/table10, with its versions, machine and learning curve.")

@@ -26,7 +26,8 @@ from natvi.run.clock import Stopwatch
 from natvi.show.plots import relevance_bars
 
 LARGEST_BATCH, STEPS_PER_EPOCH = 128, 20
-MANY_ROWS = 10_000  # from here on IVON's curvature has something to go by
+MANY_ROWS = 10_000  # from here on IVON's curvature has something to go by, and data outweigh any shrinkage
+ANNEALING = 0.7
 SNNGM_STEP = 0.01  # of small perceptrons; nets of many thousand parameters take less
 
 
@@ -48,7 +49,7 @@ class _DeepGLM(BaseEstimator):
         epochs=100,
         batch_size=None,
         num_samples=1,
-        annealing=0.7,
+        annealing=None,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,
@@ -121,6 +122,9 @@ class _DeepGLM(BaseEstimator):
             optimizer = "snngm" if num_rows < MANY_ROWS else "ivon"
         if optimizer == "snngm" and step_size is None:
             step_size = SNNGM_STEP
+        annealing = self.annealing
+        if annealing is None:
+            annealing = ANNEALING if num_rows < MANY_ROWS else 0.0
         return Training(
             optimizer,
             step_size,
@@ -131,7 +135,7 @@ class _DeepGLM(BaseEstimator):
             patience=patience,
             seed=self._seed(),
             beta2=BETA2,
-            annealing=self.annealing,
+            annealing=annealing,
         )
 
     def _seed(self) -> int:
@@ -234,7 +238,8 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         batch_size: Rows per step; by default 128, fewer where that would be less than 20 steps an epoch.
         num_samples: Draws of the weights per step.
         annealing: The share of all steps in which rows weigh more than once, ten times at first, so that shrinkage does
-            not empty the net before it has learnt anything; of `partial_fit` any share above 0 means 1,000 steps.
+            not empty the net before it has learnt anything; None takes 0.7 below 10,000 rows and 0 from there on. Of
+            `partial_fit` any share above 0 means 1,000 steps.
         early_stopping: Whether to hold rows out and stop when their log-likelihood no longer rises.
         validation_fraction: The share of rows held out.
         patience: Epochs without a rise after which to stop, counted from the end of the annealing.
@@ -265,7 +270,7 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         epochs=100,
         batch_size=None,
         num_samples=1,
-        annealing=0.7,
+        annealing=None,
         early_stopping=False,
         validation_fraction=0.1,
         patience=10,

@@ -12,7 +12,7 @@ from natvi.run import Outcome
 rng = np.random.default_rng(300)
 X = rng.normal(size=(200, 6))
 PRODUCT = X[:, 0] * X[:, 1]
-TRAINING = Training("snngm", 0.01, epochs=60, batch_size=10, annealing=0.5)
+TRAINING = Training("snngm", 0.01, epochs=50, batch_size=10, annealing=0.5)
 
 
 def test_the_weight_comes_down_to_one_and_stays():

@@ -59,7 +59,7 @@ def test_early_stopping_waits_for_the_end_of_annealing():
 
 
 def test_a_fit_that_ends_in_annealing_is_not_trusted():
-    half = TRAINING.annealing_of(len(X))(300)
+    half = TRAINING.annealing_of(len(X))(250)
     assert unfinished(1.0) == ()
     assert unfinished(float(half))[0].level == REFUSE and "weighed 3.2 times" in unfinished(float(half))[0].reasons[0]
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from natvi.models.deep.annealing import Annealing
 from natvi.models.deep.glm_door import fit_deep_glm, unfinished
-from natvi.models.deep.training import Training
+from natvi.models.deep.training import Annealing, Training
 from natvi.result.trust import REFUSE
 from natvi.run import Outcome
 

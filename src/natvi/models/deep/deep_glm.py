@@ -9,7 +9,6 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import diagonal_covariance
 from natvi.linalg import vector
-from natvi.models.deep.annealing import Annealing
 from natvi.models.deep.dispersion import Dispersion, first_dispersion, update_dispersion
 from natvi.models.deep.glm_rows import DeepGlmRows
 from natvi.models.deep.layout import Layout
@@ -24,7 +23,7 @@ from natvi.models.deep.shrinkage import (
     shrinkage_bound,
     update_shrinkage,
 )
-from natvi.models.deep.training import Training, recipe_of
+from natvi.models.deep.training import Annealing, Training, recipe_of
 from natvi.run.algorithm import Algorithm, State
 
 RESPONSES = ("normal", "bernoulli", "poisson", "categorical")

@@ -9,13 +9,12 @@ import numpy as np
 
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DiagonalFactor
-from natvi.models.deep.annealing import Annealing
 from natvi.models.deep.bnn import concerns
 from natvi.models.deep.deep_glm import DeepGlmState, deep_glm_algorithm
 from natvi.models.deep.dispersion import Dispersion
 from natvi.models.deep.glm_door import Scales, check_rows, fit_of
 from natvi.models.deep.glm_fit import DeepGlmFit
-from natvi.models.deep.training import Training
+from natvi.models.deep.training import Annealing, Training
 from natvi.result import Result
 from natvi.run import Outcome
 from natvi.x64 import float32

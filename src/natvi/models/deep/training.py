@@ -13,7 +13,6 @@ from natvi import optimize
 from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DiagonalFactor
-from natvi.models.deep.annealing import Annealing
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
 from natvi.run.batches import ArrayBatches
@@ -27,6 +26,47 @@ STEP_SIZES = {
 }
 POINT = "point"
 IVON_CURVATURE = 0.1  # per row, of the authors: h_0
+
+
+class Annealing(NamedTuple):
+    """How often every row counts: `first` times at step 0, once from step `steps` on.
+
+    Shrinkage follows the weights as they are, and Xavier weights know nothing of the data yet: of few rows the prior
+    pulls them to zero before the net has found anything, and a net of zeros, its shrinkage without end, is a place of
+    rest that no step leaves. So the likelihood of a deep GLM counts more at first,
+
+        weight_t = first^(1 - t / steps)  for t < steps,  1 from there on,
+
+    which is the same as a weight of the Kullback-Leibler term that rises from 1 / first to 1 (Bowman et al. 2016,
+    Sonderby et al. 2016). The last steps are those of the bound itself.
+
+    A normal response has a variance to estimate too: weighty rows are fitted closely, which makes them weightier still,
+    until the net runs through every row. So weight times E(1/v) stays below `first` on the way, with responses of
+    variance one.
+
+    Attributes:
+        steps: The number of steps with a weight of their own; 0 for none.
+        first: The weight at step 0.
+
+    Example:
+        >>> [round(float(Annealing(100)(t)), 2) for t in (0, 50, 100, 200)]
+        [10.0, 3.16, 1.0, 1.0]
+    """
+
+    steps: int = 0
+    first: float = 10.0
+
+    def __call__(self, count: Any, precision: Any = 1.0) -> Any:
+        """Return the weight at a step count from 0, where the response has this expected precision."""
+        if self.steps == 0:
+            return 1.0
+        weight = self.first ** (1.0 - jnp.minimum(count / self.steps, 1.0))
+        return jnp.where(count < self.steps, jnp.minimum(weight, self.first / precision), 1.0)
+
+    @property
+    def start(self) -> float:
+        """The weight at step 0."""
+        return self.first if self.steps else 1.0
 
 
 class Training(NamedTuple):
@@ -44,7 +84,7 @@ class Training(NamedTuple):
         patience: Evaluations on the validation set without a rise after which training stops.
         seed: The same seed gives the same bits.
         beta2: Of IVON, how slowly the curvature's average forgets; 0.999 for runs of few thousand steps.
-        annealing: Of deep GLMs, the share of all steps in which rows weigh more than once (`annealing`).
+        annealing: Of deep GLMs, the share of all steps in which rows weigh more than once (`Annealing`).
     """
 
     optimizer: str = "ivon"

@@ -109,8 +109,9 @@ def fit_deep_glm(
         keeping = {"state": state, "progress": progress, "checkpoint": checkpoint}
         fitted = train(algorithm.target, start, rows, training, watch=watch, algorithm=algorithm, **keeping)
     watched = fitted.state.watched
-    stopped = watched is not None and training.patience is not None and np.isfinite(watched.best_value)
-    kept = watched.best if stopped else fitted.state.algorithm
+    kept = fitted.state.algorithm
+    if watched is not None and training.patience is not None and np.isfinite(watched.best_value):
+        kept = watched.best
     curve = np.empty(0) if watched is None else np.asarray(watched.values)[: len(fitted.trace)]
     model = fit_of(kept, sizes, response, names, scales, len(X), curve)
     return result_of(fitted, model, training, clock)

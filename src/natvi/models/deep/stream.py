@@ -38,7 +38,7 @@ class Stream(NamedTuple):
         with float32():
             nothing = {"x": jnp.zeros((1, fit.sizes[0])), "y": jnp.zeros(1)}
             algorithm, _ = deep_glm_algorithm(fit.sizes, fit.response, nothing, fit.num_rows, training)
-            state = algorithm.init(CovarianceGaussian(jnp.asarray(fit.mean), DiagonalFactor(jnp.asarray(fit.sds))))
+            state: Any = algorithm.init(CovarianceGaussian(jnp.asarray(fit.mean), DiagonalFactor(jnp.asarray(fit.sds))))
             if state.dispersion is not None:
                 state = state._replace(dispersion=Dispersion(jnp.float32(fit.shape), jnp.float32(fit.scale)))
             state = state._replace(count=jnp.asarray(ANNEALED_STEPS, jnp.int32))

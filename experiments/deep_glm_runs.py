@@ -2,6 +2,7 @@
 
     python -m experiments.deep_glm_runs                 all that are not kept yet, the strongest rows first
     python -m experiments.deep_glm_runs protein IVON    one row of a data set
+    python -m experiments.deep_glm_runs pilots real     validation scores of all rows after a fifth of the length
 
 The paper gives the batches; lengths, a_0, b_0, the first gamma and how often gamma and b change are ours: inputs and
 real responses standardised inside, a_0 = b_0 = 1, gamma started at its fixed point and updated with every step, b an
@@ -43,12 +44,14 @@ class Row(NamedTuple):
 ROWS = {
     "IVON, beta2 = 0.999": Row("ivon", (0.1,), "cosine", 0.999),
     "IVON": Row("ivon", (0.1,), "cosine"),
-    "Nagm": Row("nagm", (0.05, 0.2)),
-    "Snngm": Row("snngm", (0.0005, 0.002)),
+    "Nagm": Row("nagm", (0.005, 0.01, 0.05, 0.2)),
+    "Snngm": Row("snngm", (0.0005, 0.002, 0.005, 0.01)),
     "nAdam": Row("nadam", (0.001,)),
     "Adam": Row("adam", (0.001,)),
     "PGA": Row("pga", (0.001,)),
-    "VOGN": Row("vogn", (0.01, 0.05)),
+    "VOGN": Row("vogn", (0.01, 0.05, 0.2)),
+    "Snngm, cosine": Row("snngm", (0.005, 0.01, 0.02), "cosine"),
+    "Adam, cosine": Row("adam", (0.002, 0.005, 0.01), "cosine"),
 }
 
 
@@ -102,25 +105,30 @@ def thin(curve: np.ndarray, length: int = 100) -> np.ndarray:
 
 def pilot(data: DeepProblem, name: str, say: Any) -> float:
     """Return the learning rate of a row: the best of its grid after a fifth of the length."""
-    row = ROWS[name]
-    if len(row.grid) == 1:
-        return row.grid[0]
+    grid = ROWS[name].grid
+    if len(grid) == 1:
+        return grid[0]
+    return max(grid, key=lambda alpha: validation_score(data, name, alpha, say))
+
+
+def validation_score(data: DeepProblem, name: str, alpha: float, say: Any) -> float:
+    """Return the log-likelihood of a tenth of the training rows after a fifth of a run without them."""
     cut = len(data.y) - len(data.y) // PILOT_HELD_OUT
     epochs = max(10, data.epochs // PILOT_SHARE)
-    scores = {}
-    for alpha in row.grid:
-        settings = {"alpha": alpha, "epochs": epochs, "seed": PILOT_SEED, "pilot": True}
+    label = f"pilot-{data.name}-{_plain(name)}-{alpha:g}"
+    fresh = not is_kept(LABEL, label)
 
-        def once(_: Path, alpha: float = alpha) -> dict[str, Any]:
-            training = training_of(data, row, alpha, epochs, PILOT_SEED)
-            model = fit_deep_glm(data.X[:cut], data.y[:cut], data.response, training=training).model
-            value = float(np.mean(model.log_density(data.X[cut:], data.y[cut:], 50)))
-            return {"tll": value if np.isfinite(value) else None}
+    def once(_: Path) -> dict[str, Any]:
+        training = training_of(data, ROWS[name], alpha, epochs, PILOT_SEED)
+        model = fit_deep_glm(data.X[:cut], data.y[:cut], data.response, training=training).model
+        value = float(np.mean(model.log_density(data.X[cut:], data.y[cut:], 50)))
+        return {"tll": value if np.isfinite(value) else None}
 
-        found = keep(LABEL, f"pilot-{data.name}-{name.lower()}-{alpha:g}", settings, once)
-        scores[alpha] = -np.inf if found["tll"] is None else found["tll"]
-        say(f"pilot {data.name} {name} {alpha:g}: validation log-likelihood {scores[alpha]:.4f}")
-    return max(scores, key=lambda a: scores[a])
+    settings = {"alpha": alpha, "epochs": epochs, "seed": PILOT_SEED, "pilot": True}
+    found = keep(LABEL, label, settings, once)["tll"]
+    if fresh:
+        say(f"{label}: validation log-likelihood {found}")
+    return -np.inf if found is None else found
 
 
 def run(data: DeepProblem, name: str, seed: int, say: Any = print) -> dict[str, Any]:
@@ -138,11 +146,20 @@ def run(data: DeepProblem, name: str, seed: int, say: Any = print) -> dict[str, 
 
 def run_name(problem_name: str, name: str, seed: int) -> str:
     """Return the file name of a run."""
-    return f"{problem_name}-{name.lower().replace(', beta2 = ', '-')}-{seed}"
+    return f"{problem_name}-{_plain(name)}-{seed}"
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace(", beta2 = ", "-").replace(", ", "-")
 
 
 def main(arguments: list[str]) -> None:
     """Run what is asked for."""
+    if arguments[:1] == ["pilots"]:
+        for name in arguments[2:] or ROWS:
+            for alpha in ROWS[name].grid:
+                validation_score(problem(arguments[1]), name, alpha, lambda text: print(text, flush=True))
+        return
     problems = arguments[:1] or PROBLEMS
     for name in arguments[1:] or ROWS:
         for seed in SEEDS:

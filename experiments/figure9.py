@@ -9,6 +9,7 @@ from experiments.report import Report
 from experiments.table10 import COLUMNS, SHOWN, all_runs
 
 INKS = COLOURS | {"IVON": "#8c8c8c", "IVON, beta2 = 0.999": "#111111"}
+INKS |= {"Snngm, cosine": "#54b08f", "Adam, cosine": "#e08a8d"}
 
 
 def run(report: Report) -> None:

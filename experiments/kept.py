@@ -10,6 +10,7 @@ from typing import Any
 
 from experiments.memory import folder
 from experiments.report import machine, now, versions
+from natvi.run import Outcome
 
 ROOT = Path(__file__).parent / "runs"
 
@@ -31,6 +32,8 @@ def keep(label: str, name: str, settings: dict[str, Any], compute: Callable[[Pat
         return found
     checkpoint = folder() / f"{label}-{name}.checkpoint"
     found = {"settings": settings} | compute(checkpoint)
+    if found.get("outcome") == str(Outcome.INTERRUPTED):
+        raise KeyboardInterrupt(f"{name} was interrupted; the next call goes on from its checkpoint.")
     found |= {"versions": versions(), "machine": machine(), "date": now()}
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.tmp")

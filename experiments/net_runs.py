@@ -113,6 +113,7 @@ def fit(name: str, row: Row, alpha: float, epochs: int, seed: int, checkpoint: P
     model = model_of(name, seed)
     notes = checkpoint.with_suffix(".curve.json")
     curve = json.loads(notes.read_text()) if checkpoint.exists() and notes.exists() else []
+    earlier = len(curve)
     spent = {"seconds": sum(point["seconds"] for point in curve), "began": time.process_time()}
 
     def watch(state: Any) -> float:
@@ -136,6 +137,7 @@ def fit(name: str, row: Row, alpha: float, epochs: int, seed: int, checkpoint: P
         point = row.optimizer == POINT
         sds = np.asarray(fitted.gaussian.factor.values)
         found = score(model, fitted.gaussian.mean, None if point else sds, test.X, test.y, DRAWS)
+        curve = joined(curve[:earlier], curve[earlier:], len(fitted.trace))
         average = fitted.state.average
         averaged = {}
         if row.schedule == "constant" and not held_out:
@@ -149,6 +151,17 @@ def fit(name: str, row: Row, alpha: float, epochs: int, seed: int, checkpoint: P
         "curve": curve,
         "cpu_seconds": round(sum(p["seconds"] for p in curve), 1),
     }
+
+
+def joined(before: list[Any], after: list[Any], epochs: int) -> list[Any]:
+    """Return the points of all epochs; a run that was killed may have noted more than its checkpoint holds.
+
+    Example:
+        >>> joined([{"tll": -3}, {"tll": -2}], [{"tll": -2}, {"tll": -1}], 3)
+        [{'tll': -3, 'epoch': 1}, {'tll': -2, 'epoch': 2}, {'tll': -1, 'epoch': 3}]
+    """
+    points = [*before[: max(0, epochs - len(after))], *after]
+    return [point | {"epoch": k} for k, point in enumerate(points, 1)]
 
 
 def pilot(name: str, row_name: str, say: Any = print) -> float:

@@ -59,6 +59,27 @@ def test_a_classifier_predicts_labels(classifier):
         classifier.log_score(frame[:1], ["perhaps"])
 
 
+def product_rows(seed, n=300, p=10):
+    X = np.random.default_rng(seed).normal(size=(n, p))
+    return X, X[:, 0] * X[:, 1]
+
+
+def test_defaults_learn_an_interaction_of_two_inputs_among_ten():
+    (X, product), (new, new_product) = product_rows(7), product_rows(8, 1000)
+    model = DeepGLMClassifier().fit(X, product > 0)
+    assert model.score(new, new_product > 0) > 0.9 and set(model.relevance_.index[:2]) == {"x1", "x2"}
+
+
+def test_defaults_learn_it_piece_by_piece():
+    model = DeepGLMClassifier()
+    for seed in range(12):
+        X, product = product_rows(seed, 1000, 4)
+        for _ in range(10):
+            model.partial_fit(X, product > 0, classes=[False, True])
+    X, product = product_rows(99, 1000, 4)
+    assert model.score(X, product > 0) > 0.9
+
+
 def test_counts():
     counts = rng.poisson(np.exp(0.5 + frame["wind"]))
     model = DeepGLMRegressor(response="poisson", epochs=40).fit(frame, counts)
@@ -86,6 +107,14 @@ def test_learning_piece_by_piece():
         for k in range(0, 300, 100):
             model.partial_fit(frame[k : k + 100], labels[k : k + 100], classes=["yes", "no"])
     assert model.score(frame, labels) > 0.85 and model.result_.model.num_rows == 2400
+
+
+def test_one_more_piece_goes_on_from_a_fit_and_from_a_file(regressor, tmp_path):
+    before = regressor.predict(frame)
+    for model in (pickle.loads(pickle.dumps(regressor)), DeepGLMRegressor.load(regressor.save(tmp_path / "model"))):
+        model.partial_fit(frame[:100], y[:100])
+        assert model.result_.model.num_rows == 400
+        assert np.corrcoef(model.predict(frame), before)[0, 1] > 0.95
 
 
 def test_early_stopping_pipelines_clones_and_grids():

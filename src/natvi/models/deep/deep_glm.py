@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import diagonal_covariance
@@ -23,20 +23,21 @@ from natvi.models.deep.shrinkage import (
     shrinkage_bound,
     update_shrinkage,
 )
-from natvi.models.deep.training import Training, recipe_of
+from natvi.models.deep.training import Annealing, Training, recipe_of
 from natvi.run.algorithm import Algorithm, State
 
 RESPONSES = ("normal", "bernoulli", "poisson", "categorical")
 
 
 class DeepGlmState(NamedTuple):
-    """The Gaussian of the weights, the rule's state, the bound, the shrinkage and q(v)."""
+    """The Gaussian of the weights, the rule's state, the bound, the shrinkage, q(v) and the number of steps."""
 
     gaussian: CovarianceGaussian
     rule: Any
     elbo: Float[Array, ""]
     shrinkage: Shrinkage
     dispersion: Dispersion | None
+    count: Int[Array, ""]
 
 
 class DeepGlmMove(NamedTuple):
@@ -44,12 +45,14 @@ class DeepGlmMove(NamedTuple):
 
     inner: Any
     places: Places
+    annealing: Annealing = Annealing()
 
     def __call__(self, target: DeepGlmRows, state: DeepGlmState, key: PRNGKeyArray) -> DeepGlmState:
         """Draw, differentiate, move, and update."""
         length = state.gaussian.mean.shape[0]
         prior = prior_of(state.shrinkage, self.places, length)
-        here = target.with_prior(prior, state.dispersion)
+        precision = 1.0 if state.dispersion is None else state.dispersion.precision
+        here = target.with_prior(prior, state.dispersion).weighted(self.annealing(state.count, precision))
         moved = self.inner(here, State(state.gaussian, state.rule, state.elbo), key)
         elbo = moved.elbo + self._rest(state, prior)
         mean, sds = moved.gaussian.mean, moved.gaussian.factor.values
@@ -58,8 +61,8 @@ class DeepGlmMove(NamedTuple):
         if dispersion is not None:
             z = vector.standard_normal(jax.random.fold_in(key, 1), mean)
             squares = here.squares(moved.gaussian.push(z))
-            dispersion = update_dispersion(dispersion, squares, target.num_rows)
-        return DeepGlmState(moved.gaussian, moved.rule, elbo, shrinkage, dispersion)
+            dispersion = update_dispersion(dispersion, squares, here.num_rows)
+        return DeepGlmState(moved.gaussian, moved.rule, elbo, shrinkage, dispersion, state.count + 1)
 
     def _rest(self, state: DeepGlmState, prior: Any) -> Float[Array, ""]:
         """Return what the bound has beyond E log p(y, theta | shrinkage) - E log q(theta)."""
@@ -78,7 +81,12 @@ def deep_glm_net(sizes: tuple[int, ...], response: str) -> NetRows:
 
 
 def deep_glm_algorithm(
-    sizes: tuple[int, ...], response: str, rows: Any, num_rows: int, training: Training
+    sizes: tuple[int, ...],
+    response: str,
+    rows: Any,
+    num_rows: int,
+    training: Training,
+    annealing: Annealing | None = None,
 ) -> tuple[Algorithm, CovarianceGaussian]:
     """Return the algorithm of a deep GLM and the Gaussian it starts from.
 
@@ -88,12 +96,14 @@ def deep_glm_algorithm(
         rows: A few rows {"x", "y"}.
         num_rows: Of the whole data.
         training: How to train.
+        annealing: How often rows count, step by step; by default as `training` says.
     """
+    annealing = training.annealing_of(num_rows) if annealing is None else annealing
     net, places = deep_glm_net(sizes, response), Places.of(sizes)
     start = net.layout.ravel(init_mlp(jax.random.key(training.seed), sizes))
-    gaussian = diagonal_covariance(start, training.first_sd(num_rows))
+    gaussian = diagonal_covariance(start, training.first_sd(num_rows * annealing.start))
     shrinkage = first_shrinkage(places, gaussian.mean, gaussian.factor.values)
-    dispersion = first_dispersion(num_rows) if response == "normal" else None
+    dispersion = first_dispersion(num_rows * annealing.start) if response == "normal" else None
     target = DeepGlmRows(
         net, jax.tree.map(jnp.asarray, rows), prior_of(shrinkage, places, len(start)), dispersion, num_rows
     )
@@ -102,6 +112,6 @@ def deep_glm_algorithm(
     def init(q: CovarianceGaussian) -> Any:
         base = recipe.init(q)
         first = first_shrinkage(places, q.mean, q.factor.values)
-        return DeepGlmState(base.gaussian, base.rule, base.elbo, first, dispersion)
+        return DeepGlmState(base.gaussian, base.rule, base.elbo, first, dispersion, jnp.zeros((), jnp.int32))
 
-    return Algorithm(init, target, DeepGlmMove(recipe.move, places)), gaussian
+    return Algorithm(init, target, DeepGlmMove(recipe.move, places, annealing)), gaussian

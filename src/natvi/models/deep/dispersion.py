@@ -23,10 +23,15 @@ class Dispersion(NamedTuple):
     a: Float[Array, ""]
     b: Float[Array, ""]
 
+    @property
+    def precision(self) -> Float[Array, ""]:
+        """E(1/v)."""
+        return self.a / self.b
+
     def row_density(self, y: Float[Array, " k"], eta: Float[Array, " k"]) -> Float[Array, " k"]:
         """Return E log p(y_i | eta_i, v) under q(v)."""
         expected_log = jnp.log(self.b) - digamma(self.a)
-        return -0.5 * (jnp.log(2 * jnp.pi) + expected_log + self.a / self.b * (y - eta) ** 2)
+        return -0.5 * (jnp.log(2 * jnp.pi) + expected_log + self.precision * (y - eta) ** 2)
 
     def bound(self) -> Float[Array, ""]:
         """Return E log p(v) - E log q(v)."""
@@ -36,7 +41,7 @@ class Dispersion(NamedTuple):
         return prior - own
 
 
-def first_dispersion(num_rows: int, variance: float = 1.0) -> Dispersion:
+def first_dispersion(num_rows: float, variance: float = 1.0) -> Dispersion:
     """Return q(v) around a variance."""
     a = jnp.asarray(SHAPE_0 + num_rows / 2, jnp.float32)
     return Dispersion(a, a * variance)

@@ -13,6 +13,7 @@ from natvi.models.deep.glm_fit import DeepGlmFit
 from natvi.models.deep.likelihoods import LIKELIHOODS, check_response
 from natvi.models.deep.training import Training, check_training, train
 from natvi.result import Result
+from natvi.result.trust import REFUSE, Trust
 from natvi.run.clock import Stopwatch
 from natvi.run.fitted import Fitted
 from natvi.x64 import float32
@@ -108,7 +109,9 @@ def fit_deep_glm(
         keeping = {"state": state, "progress": progress, "checkpoint": checkpoint}
         fitted = train(algorithm.target, start, rows, training, watch=watch, algorithm=algorithm, **keeping)
     watched = fitted.state.watched
-    kept = fitted.state.algorithm if watched is None or training.patience is None else watched.best
+    kept = fitted.state.algorithm
+    if watched is not None and training.patience is not None and np.isfinite(watched.best_value):
+        kept = watched.best
     curve = np.empty(0) if watched is None else np.asarray(watched.values)[: len(fitted.trace)]
     model = fit_of(kept, sizes, response, names, scales, len(X), curve)
     return result_of(fitted, model, training, clock)
@@ -145,6 +148,7 @@ def result_of(fitted: Fitted, model: DeepGlmFit, training: Training, clock: Stop
     """Return the result, its bound on the scale of the responses as they were given."""
     shift = model.num_rows * float(np.log(model.y_scale))
     trace = np.asarray(fitted.trace, dtype=np.float64) - shift
+    weight = float(training.annealing_of(model.num_rows)(int(fitted.state.algorithm.count)))
     return Result(
         model=model,
         method=f"gva, {training.optimizer}",
@@ -155,9 +159,17 @@ def result_of(fitted: Fitted, model: DeepGlmFit, training: Training, clock: Stop
         seconds=clock.read(),
         trace=trace,
         state=fitted.state,
-        check=lambda: concerns(trace, fitted.elbo_se),
+        check=lambda: (*concerns(trace, fitted.elbo_se), *unfinished(weight)),
         steps=fitted.steps,
     )
+
+
+def unfinished(weight: float) -> tuple[Trust, ...]:
+    """Say so where a fit ended while rows weighed more than once."""
+    if weight <= 1.0:
+        return ()
+    text = f"the fit ended while every row weighed {weight:.2g} times: sds are too small, go on with state=result.state"
+    return (Trust(REFUSE, (text,)),)
 
 
 def check_rows(X: Any, y: Any, response: str, num_classes: int = 2) -> tuple[np.ndarray, np.ndarray]:

@@ -30,6 +30,10 @@ class DeepGlmRows(eqx.Module):
         """Return the target as the shrinkage and q(v) make it."""
         return DeepGlmRows(self.net, self.rows, prior, dispersion, self.num_rows)
 
+    def weighted(self, weight: Any) -> "DeepGlmRows":
+        """Return the target with every row counted so often."""
+        return DeepGlmRows(self.net, self.rows, self.prior, self.dispersion, self.num_rows * weight)
+
     def log_likelihood(self, theta: Float[Array, " d"], rows: Any) -> Float[Array, " k"]:
         """Return the log-likelihood of every row."""
         if self.dispersion is None:

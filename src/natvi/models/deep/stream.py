@@ -7,14 +7,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.gaussian import CovarianceGaussian
+from natvi.linalg import DiagonalFactor
 from natvi.models.deep.bnn import concerns
 from natvi.models.deep.deep_glm import DeepGlmState, deep_glm_algorithm
+from natvi.models.deep.dispersion import Dispersion
 from natvi.models.deep.glm_door import Scales, check_rows, fit_of
 from natvi.models.deep.glm_fit import DeepGlmFit
-from natvi.models.deep.training import Training
+from natvi.models.deep.training import Annealing, Training
 from natvi.result import Result
 from natvi.run import Outcome
 from natvi.x64 import float32
+
+ANNEALED_STEPS = 1000  # nobody knows how long a stream is
 
 
 class Stream(NamedTuple):
@@ -26,6 +31,19 @@ class Stream(NamedTuple):
     response: str
     num_steps: int
     num_rows: int
+
+    @classmethod
+    def of(cls, fit: DeepGlmFit, num_steps: int, training: Training) -> "Stream":
+        """Return what a fitted model knows, to go on from; the rule starts without a memory, annealing is over."""
+        with float32():
+            nothing = {"x": jnp.zeros((1, fit.sizes[0])), "y": jnp.zeros(1)}
+            algorithm, _ = deep_glm_algorithm(fit.sizes, fit.response, nothing, fit.num_rows, training)
+            state: Any = algorithm.init(CovarianceGaussian(jnp.asarray(fit.mean), DiagonalFactor(jnp.asarray(fit.sds))))
+            if state.dispersion is not None:
+                state = state._replace(dispersion=Dispersion(jnp.float32(fit.shape), jnp.float32(fit.scale)))
+            state = state._replace(count=jnp.asarray(ANNEALED_STEPS, jnp.int32))
+        scales = Scales(fit.x_mean, fit.x_scale, fit.y_mean, fit.y_scale)
+        return cls(state, scales, fit.sizes, fit.response, num_steps, fit.num_rows)
 
     def fit(self, names: tuple[str, ...]) -> DeepGlmFit:
         """Return the model as it is now."""
@@ -83,9 +101,10 @@ def learn(
     size = min(training.batch_size, len(y))
     settings = training._replace(schedule="constant", batch_size=size, epochs=1)
     sizes = (X.shape[1], *hidden, num_classes if response == "categorical" else 1)
+    annealing = Annealing(ANNEALED_STEPS if training.annealing > 0 else 0)
     with float32():
         few = jax.tree.map(lambda a: a[:size], rows)
-        algorithm, start = deep_glm_algorithm(sizes, response, few, seen, settings)
+        algorithm, start = deep_glm_algorithm(sizes, response, few, seen, settings, annealing)
         state: Any = algorithm.init(start) if stream is None else stream.state
         count = 0 if stream is None else stream.num_steps
         order = np.random.default_rng((training.seed, count)).permutation(len(y))

@@ -27,6 +27,47 @@ POINT = "point"
 IVON_CURVATURE = 0.1  # per row, of the authors: h_0
 
 
+class Annealing(NamedTuple):
+    """How often every row counts: `first` times at step 0, once from step `steps` on.
+
+    Shrinkage follows the weights as they are, and Xavier weights know nothing of the data yet: of few rows the prior
+    pulls them to zero before the net has found anything, and a net of zeros, its shrinkage without end, is a place of
+    rest that no step leaves. So the likelihood of a deep GLM counts more at first,
+
+        weight_t = first^(1 - t / steps)  for t < steps,  1 from there on,
+
+    which is the same as a weight of the Kullback-Leibler term that rises from 1 / first to 1 (Bowman et al. 2016,
+    Sonderby et al. 2016). The last steps are those of the bound itself.
+
+    A normal response has a variance to estimate too: weighty rows are fitted closely, which makes them weightier still,
+    until the net runs through every row. So weight times E(1/v) stays below `first` on the way, with responses of
+    variance one.
+
+    Attributes:
+        steps: The number of steps with a weight of their own; 0 for none.
+        first: The weight at step 0.
+
+    Example:
+        >>> [round(float(Annealing(100)(t)), 2) for t in (0, 50, 100, 200)]
+        [10.0, 3.16, 1.0, 1.0]
+    """
+
+    steps: int = 0
+    first: float = 10.0
+
+    def __call__(self, count: Any, precision: Any = 1.0) -> Any:
+        """Return the weight at a step count from 0, where the response has this expected precision."""
+        if self.steps == 0:
+            return 1.0
+        weight = self.first ** (1.0 - jnp.minimum(count / self.steps, 1.0))
+        return jnp.where(count < self.steps, jnp.minimum(weight, self.first / precision), 1.0)
+
+    @property
+    def start(self) -> float:
+        """The weight at step 0."""
+        return self.first if self.steps else 1.0
+
+
 class Training(NamedTuple):
     """How a net is trained.
 
@@ -42,6 +83,7 @@ class Training(NamedTuple):
         patience: Evaluations on the validation set without a rise after which training stops.
         seed: The same seed gives the same bits.
         beta2: Of IVON, how slowly the curvature's average forgets; 0.999 for runs of few thousand steps.
+        annealing: Of deep GLMs, the share of all steps in which rows weigh more than once (`Annealing`).
     """
 
     optimizer: str = "ivon"
@@ -55,16 +97,21 @@ class Training(NamedTuple):
     patience: int | None = None
     seed: int = 0
     beta2: float = 0.9999
+    annealing: float = 0.0
 
     def steps_per_epoch(self, num_rows: int) -> int:
         """Return the number of whole batches in the data."""
         return num_rows // self.batch_size
 
-    def first_sd(self, num_rows: int) -> float:
+    def first_sd(self, num_rows: float) -> float:
         """Return the sd of every weight before the first step."""
         if self.start_sd is not None:
             return self.start_sd
         return 1.0 / math.sqrt(num_rows * (IVON_CURVATURE if self.optimizer == "ivon" else 1.0))
+
+    def annealing_of(self, num_rows: int) -> Annealing:
+        """Return how often rows count, step by step."""
+        return Annealing(int(self.annealing * self.epochs * self.steps_per_epoch(num_rows)))
 
     def rule(self, num_rows: int) -> Rule:
         """Return the update rule with its schedule."""
@@ -93,6 +140,10 @@ def check_training(training: Training, num_rows: int) -> None:
     if not 0 <= training.warmup < 1:
         raise ValueError(
             f"warmup is the share of steps with a rising step size, from 0 to below 1; got {training.warmup!r}."
+        )
+    if not 0 <= training.annealing <= 1:
+        raise ValueError(
+            f"annealing is the share of steps in which rows weigh more than once, 0 to 1; got {training.annealing!r}."
         )
     for name in ("step_size", "start_sd"):
         value = getattr(training, name)
@@ -156,5 +207,6 @@ def train(
         settle=False,
         watch=watch,
         patience=training.patience,
+        watch_from=-(-training.annealing_of(num_rows).steps // per_epoch),
         **keeping,
     )

@@ -97,6 +97,7 @@ def wander(
     settle: bool = True,
     watch: Callable[[Any], float] | None = None,
     patience: int | None = None,
+    watch_from: int = 0,
     state: StochasticState | None = None,
     progress: bool = False,
     checkpoint: str | Path | None = None,
@@ -116,6 +117,7 @@ def wander(
         settle: Whether to run in stages until the bound settles; else all steps are taken, with the rule's step sizes.
         watch: Told the recipe's state at the end of every window, returns how good it is; higher is better.
         patience: Windows without a rise of `watch` after which the fit stops; its best Gaussian is then the answer.
+        watch_from: Windows before which patience does not count and no state can be the best.
         state: The state of an earlier run, to go on from.
         progress: Whether to show progress.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
@@ -137,6 +139,7 @@ def wander(
     current = _begin(algorithm, start, window, watch is not None)
     settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
     settings += "" if settle and watch is None else f" {settle} {watch is not None} {patience}"
+    settings += f" {watch_from}" if watch_from else ""
     keeper = None if checkpoint is None else Checkpoint(checkpoint, (target, start), checkpoint_seconds, settings)
     if state is None and keeper is not None:
         state = keeper.resume(current)
@@ -158,7 +161,7 @@ def wander(
             turn = lead.look(int(current.count) - before)
             if int(current.count) % size == 0:
                 current = _end_window(current, gap, settle)
-                current = current if watch is None else note_window(current, watch)
+                current = current if watch is None else note_window(current, watch, watch_from)
                 line.update(int(current.count), *_window_seen(current))
             if turn.save:
                 lead.save(current)
@@ -276,11 +279,12 @@ def _end_window(state: StochasticState, gap: float, settle: bool) -> StochasticS
     return state._replace(trace=trace, stage=stage, in_stage=in_stage)
 
 
-def note_window(state: StochasticState, watch: Callable[[Any], float]) -> StochasticState:
+def note_window(state: StochasticState, watch: Callable[[Any], float], watch_from: int = 0) -> StochasticState:
     """Ask how good the state at the end of a window is, and remember the best."""
     assert state.watched is not None
     at = int(state.count) // len(state.window) - 1
-    return state._replace(watched=note_value(state.watched, at, watch(state.algorithm), state.algorithm))
+    value = watch(state.algorithm)
+    return state._replace(watched=note_value(state.watched, at, value, state.algorithm, at >= watch_from))
 
 
 def _window_seen(state: StochasticState) -> tuple[float, float | None]:

@@ -24,8 +24,8 @@ def first_watched(state: Any, length: int) -> Watched:
     return Watched(jnp.full(length, jnp.nan), state, jnp.asarray(-jnp.inf), jnp.zeros((), jnp.int32))
 
 
-def note_value(watched: Watched, at: int, value: float, state: Any) -> Watched:
-    """Note the value of a window; a value that is not a number is never the best.
+def note_value(watched: Watched, at: int, value: float, state: Any, counts: bool = True) -> Watched:
+    """Note the value of a window; one that is not a number, or does not count yet, is never the best.
 
     Example:
         >>> watched = note_value(first_watched(jnp.zeros(1), 4), 0, -2.0, jnp.ones(1))
@@ -34,6 +34,8 @@ def note_value(watched: Watched, at: int, value: float, state: Any) -> Watched:
         (-2.0, [1.0], 1)
     """
     values = watched.values.at[at].set(value, mode="drop")
+    if not counts:
+        return watched._replace(values=values)
     if not value > float(watched.best_value):
         return watched._replace(values=values, since_best=watched.since_best + 1)
     best = jax.tree.map(jnp.asarray, state)

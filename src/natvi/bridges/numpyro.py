@@ -90,7 +90,7 @@ class NumpyroModel:
         from numpyro.infer.util import initialize_model
 
         with float64():
-            for radius in (0.0, 2.0):
+            for radius in (0, 2):
                 try:
                     info = initialize_model(
                         jax.random.PRNGKey(0),

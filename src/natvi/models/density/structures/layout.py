@@ -63,7 +63,7 @@ def find_arrow(density: Callable[[Float[Array, " d"]], Any], start: Float[np.nda
     Example:
         >>> def density(t):
         ...     return -jnp.sum(t[1:] ** 2 * (1 + t[0] ** 2)) - t[0] ** 4
-        >>> find_arrow(density, np.ones(5)).shared.tolist()
+        >>> find_arrow(density, np.ones(40)).shared.tolist()
         [0]
     """
     if len(start) > MOST_DIMENSIONS:

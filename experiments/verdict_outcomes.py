@@ -7,9 +7,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import natvi
+from experiments.kept import keep
 from experiments.memory import Arrays, recall
 from experiments.mixed_problems import MixedProblem
-from experiments.verdict_data import Design, problem
+from experiments.verdict_data import DESIGNS, Design, problem
 from experiments.verdict_truth import SETTINGS, find_truth, moments
 from natvi.judge.trust import GOOD
 from natvi.models.mixed.check import judge_data
@@ -17,6 +18,7 @@ from natvi.models.mixed.marginal.posterior import MarginalFit
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_names
 
+ARRAYS = ("errors", "gaussian_errors", "gaussian_spreads", "coordinates", "spreads")
 ALLOWED, ALLOWED_SPREAD = 0.2, 0.15  # of a mean, in posterior sds; of an sd, relative to the true one
 # what decides method and verdict: other sources are another outcome
 JUDGED = (
@@ -134,6 +136,33 @@ def outcome(design: Design, number: int, seed: int) -> Outcome:
         effective=float(truth["effective"]),
         by_nuts=bool(truth["by_nuts"]),
     )
+
+
+def kept_outcome(design: Design, number: int, seed: int) -> tuple[Outcome, str]:
+    """Return what came out for one data set, and a digest of the sources that found it.
+
+    It is kept in the repository, since all data sets take hours: what is kept stands until it is deleted.
+    """
+    settings = {"design": [str(part) for part in design], "number": number, "seed": seed, "truth": SETTINGS}
+
+    def compute(_: Path) -> dict[str, Any]:
+        found = outcome(design, number, seed)._asdict()
+        return {"sources": source_digest(), "outcome": {name: _plain(value) for name, value in found.items()}}
+
+    kept = keep("verdicts", f"{DESIGNS.index(design):02d}-{number}", settings, compute)
+    fields = {name: _read(name, value) for name, value in kept["outcome"].items()}
+    return Outcome(**fields), kept["sources"]
+
+
+def _plain(value: Any) -> Any:
+    """Return a value as JSON holds it: arrays as a line of numbers."""
+    return " ".join(map(repr, value.tolist())) if isinstance(value, np.ndarray) else value
+
+
+def _read(name: str, value: Any) -> Any:
+    if name in ARRAYS:
+        return np.array(value.split(), dtype=float)
+    return tuple(value) if isinstance(value, list) else value
 
 
 def audit(design: Design, number: int, seed: int) -> float:

@@ -3,7 +3,7 @@
 A data set counts as off when the posterior mean of a fixed effect, of an sd or correlation of the random effects, or of
 the dispersion is wrong by more than 0.2 posterior sds, or its posterior sd by more than 15%; as trusted when `trust` is
 "good", else as alarmed. The truth is the exact marginal under the default prior, by importance sampling with draws
-worth over 2,000, or by NUTS where they are not. Every data set is kept when it is done (`experiments.memory`): a run
+worth over 2,000, or by NUTS where they are not. Every data set is kept when it is done (`experiments.kept`): a run
 that was stopped goes on where it was.
 """
 
@@ -16,7 +16,7 @@ from experiments import drawing
 from experiments.mixed_problems import PROBLEMS
 from experiments.report import Report
 from experiments.verdict_data import DESIGNS, LARGEST_SD, PER_DESIGN, SMALLEST_SD
-from experiments.verdict_outcomes import ALLOWED, ALLOWED_SPREAD, Outcome, audit, outcome, source_digest
+from experiments.verdict_outcomes import ALLOWED, ALLOWED_SPREAD, Outcome, audit, kept_outcome, outcome, source_digest
 from experiments.verdict_truth import SETTINGS
 
 SEED = 1
@@ -36,9 +36,13 @@ def run(report: Report) -> None:
     }
     report.settings |= {"designs": [design._asdict() for design in DESIGNS], "sds": [SMALLEST_SD, LARGEST_SD]}
     chosen = QUICK if report.quick else [(at, k) for at in range(len(DESIGNS)) for k in range(PER_DESIGN)]
-    outcomes = []
+    outcomes, sources = [], Counter()
     for at, number in chosen:
-        found = outcome(DESIGNS[at], number, SEED)
+        if report.quick:
+            found = outcome(DESIGNS[at], number, SEED)
+        else:
+            found, made_with = kept_outcome(DESIGNS[at], number, SEED)
+            sources[made_with] += 1
         report.say(
             f"{found.name}: {found.method}, {found.trust}, off by {found.worst:.2f} in {found.worst_name} "
             f"and by {found.worst_spread:.0%} in an sd; truth "
@@ -46,6 +50,7 @@ def run(report: Report) -> None:
         )
         outcomes.append(found)
     tell(report, outcomes)
+    report.settings["data sets by sources"] = dict(sources)
     if not report.quick:
         apart = [audit(DESIGNS[at], number, SEED) for at, number in AUDITED]
         report.note(

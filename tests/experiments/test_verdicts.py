@@ -6,8 +6,10 @@ from experiments.__main__ import built
 from experiments.memory import VARIABLE
 from experiments.report import Report
 from experiments.verdict_data import DESIGNS, LARGEST_SD, PER_DESIGN, SMALLEST_SD, _effects, simulate
-from experiments.verdict_outcomes import ALLOWED, Outcome, outcome, source_digest
+from experiments.verdict_outcomes import ALLOWED, Outcome, kept_outcome, outcome, source_digest
 from experiments.verdicts import rates, tell
+
+from experiments import kept, verdict_outcomes
 
 
 def made_up(
@@ -131,3 +133,21 @@ def test_one_data_set_from_end_to_end(tmp_path, monkeypatch):
     assert found.effective > 2000 and not found.off
     again = outcome(DESIGNS[0], 6, seed=1)  # from memory
     np.testing.assert_array_equal(found.errors, again.errors)
+
+
+def test_outcomes_are_kept_as_they_were(tmp_path, monkeypatch):
+    made = Outcome(
+        *("a data set", "poisson", False, "gva", "good", ("one",), False),
+        *(np.array([0.1, np.inf]), np.array([0.1]), np.zeros(0), np.array([-2.5]), np.array([np.nan])),
+        *(("x", "sd"), 2500.0, True),
+    )
+    monkeypatch.setattr(kept, "ROOT", tmp_path)
+    monkeypatch.setattr(verdict_outcomes, "outcome", lambda *_: made)
+    first, _ = kept_outcome(DESIGNS[1], 3, 1)
+    monkeypatch.setattr(verdict_outcomes, "outcome", None)
+    again, sources = kept_outcome(DESIGNS[1], 3, 1)
+    assert len(sources) == 12 and first.reasons == again.reasons == ("one",) and again.by_nuts is True
+    for name in verdict_outcomes.ARRAYS:
+        np.testing.assert_array_equal(getattr(again, name), getattr(made, name))
+    with pytest.raises(ValueError, match="other settings"):
+        kept.keep("verdicts", "01-3", {}, lambda _: {})

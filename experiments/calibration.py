@@ -49,7 +49,9 @@ def run(report: Report) -> None:
         report.say(f"{design.name}: {number} data sets, {inside:.1%} of all 90% intervals hold the truth")
         outcomes += found
     tell(report, outcomes)
-    report.settings["sources by design"] = made_with
+    if made_with:
+        report.settings["sources"] = made_with  # of each design: a kept one may be older than the library
+        report.note(f"Found with these sources of the library (digest): {', '.join(sorted(set(made_with.values())))}.")
     report.figure = _draw(outcomes)
 
 

@@ -10,7 +10,7 @@ import scipy.stats
 
 from natvi.families.table import find_family
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
-from natvi.target.mixed.marginal import can_integrate, marginal_log_density
+from natvi.target.mixed.marginal import RowLikelihood, can_integrate, group_modes, marginal_log_density
 from natvi.x64 import float64
 from oracles import FIRST, OFFSETS
 from strategies import LIKELIHOODS, MixedCase, mixed_case, panels, quick_jit
@@ -171,3 +171,18 @@ def test_many_effects_cannot_be_integrated():
     case = mixed_case("poisson", SIZES, 1, seed=7)
     wide = eqx.tree_at(lambda t: t.grouped, case.target, (case.target.grouped[0], RandomEffectsPrior(4, 2)))
     assert can_integrate(case.target) and not can_integrate(wide)
+
+
+def test_one_row_that_outweighs_all_others_leaves_a_mode():
+    """Where e^eta is 1e17 rounding makes the Hessian of two effects indefinite: the mode is found all the same."""
+    case = mixed_case("poisson", (1,) * 24, 2, seed=3)
+    likelihood, effects = case.target.grouped
+    heavy = eqx.tree_at(lambda term: term.design.offset, likelihood, jnp.full_like(likelihood.design.offset, 41.0))
+    shared = jnp.zeros(case.g)
+    W = effects.precision_factor(shared)
+    mode, root = group_modes(RowLikelihood(heavy, shared), W @ W.T, jnp.zeros((2, 24)))
+    assert np.all(np.isfinite(mode)) and np.all(np.isfinite(root))
+    # log p = y eta - e^eta - |theta|^2 / 2 with z at hand: at the mode y - e^eta = theta_k / z_k
+    eta = RowLikelihood(heavy, shared).predictor(mode)
+    slope = np.asarray(likelihood.y - jnp.exp(eta))[0]
+    np.testing.assert_allclose(slope * np.asarray(likelihood.design.Z)[:, 0], mode, atol=1e-3)

@@ -133,8 +133,8 @@ def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = F
 def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of every component.
 
-    Components that are the exponential of a multiple of one coordinate are lognormal, so theirs are exact; the others come
-    from 4000 draws with a fixed seed.
+    Components that are the exponential of a multiple of one coordinate are lognormal, so theirs are exact; the others
+    come from 4000 draws with a fixed seed.
     """
     mean, covariance = fit.shared_moments()
     values = component_draws(fit, fit.shared_draws(NUM_DRAWS, np.random.default_rng(0)))

@@ -131,7 +131,7 @@ def test_the_neck_of_a_funnel_is_not_passed_over():
     mean = np.sum(weight * grid)
     sd = np.sqrt(np.sum(weight * (grid - mean) ** 2))
     off = abs(result.summary().loc["tau", "mean"] - mean) / sd
-    assert off < 0.25 and (off < 0.15 or result.trust != "good")
+    assert off < (0.15 if result.trust == "good" else 0.25)  # a verdict holds
 
 
 def test_a_second_mode_that_is_met_is_reported():
@@ -139,7 +139,7 @@ def test_a_second_mode_that_is_met_is_reported():
         return jax.nn.logsumexp(jnp.array([-0.5 * (x[0] + 4) ** 2, -0.5 * (x[0] - 4) ** 2])) - 0.5 * x[1] ** 2
 
     reasons = " ".join(natvi.fit(two, jnp.array([1.0, 0.0]), seed=1).trust_reasons)
-    assert "another mode" in reasons or "one mode" in reasons
+    assert "ended at another mode, 8.0 posterior sds away" in reasons
 
 
 def test_names_of_entries():
@@ -173,7 +173,7 @@ def test_bad_input_gets_a_clear_answer(logdensity, init, message):
 
 def test_a_start_that_is_not_finite_is_left_and_said():
     result = natvi.fit(lambda t: 3.0 * jnp.log(t) - 3.0 * t, 0.0)
-    assert "the log-density is -inf at init" in repr(result) or "gradient is not finite" in repr(result)
+    assert "the log-density is -inf at init, or its gradient is not finite there" in " ".join(repr(result).split())
 
 
 def test_an_improper_density_ends_with_a_word():

@@ -36,16 +36,27 @@ def trace(elbo: np.ndarray, ax: Any = None) -> Any:
     return ax
 
 
-def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
-    """Plot mean and interval of each row of a summary table."""
+def intervals(table: pd.DataFrame, ax: Any = None, title: str = "", zero: bool = True) -> Any:
+    """Plot mean and interval of each row of a summary table, with a line at zero unless that would be far off."""
     ax = ax or new_axis(height=0.9 + 0.32 * len(table))
     at = np.arange(len(table))[::-1]
     low, high = table.iloc[:, 2].to_numpy(), table.iloc[:, 3].to_numpy()
     ax.hlines(at, low, high, color=SHADE, linewidth=4)
     ax.plot(table["mean"], at, "o", color=INK, markersize=5)
-    ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    if zero:
+        ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(at, [label(name) for name in table.index])
     ax.set(title=title, ylim=(-0.6, len(table) - 0.4))
+    return ax
+
+
+def averages(table: pd.DataFrame, title: str, nothing: float | None, ax: Any = None) -> Any:
+    """Plot mean and interval of every line of a table of averages; `nothing` is the value that means no effect."""
+    ends = table.columns[-4:]
+    lines = [", ".join(map(str, line)) for line in table.drop(columns=ends).itertuples(index=False)]
+    ax = intervals(pd.DataFrame(table[ends]).set_axis(lines), ax, title, zero=False)
+    if nothing is not None:
+        ax.axvline(nothing, color="0.6", linewidth=0.8, zorder=0)
     return ax
 
 

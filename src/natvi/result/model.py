@@ -164,6 +164,15 @@ class AnswersQuestions(Protocol):
 
 
 @runtime_checkable
+class DescribesItself(Protocol):
+    """A model that can be told in words, in equations, and as the call that makes it."""
+
+    def description(self) -> Any:
+        """Return `words`, `equations` and `call`."""
+        ...
+
+
+@runtime_checkable
 class DrawsPictures(Protocol):
     """A model that draws its own pictures, where coefficients are not what it is about."""
 

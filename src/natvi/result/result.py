@@ -13,22 +13,21 @@ from natvi.judge.predictive import ModelCheck
 from natvi.result import registry
 from natvi.result.model import (
     AnswersQuestions,
-    DrawsPictures,
     FittedModel,
     HasConstraints,
     HasRandomEffects,
-    HoldsRows,
     Predicts,
     ask,
 )
 from natvi.result.old_words import words_of_today
+from natvi.result.page import build_page
 from natvi.result.questions import Questions, check_probability
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
 from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
-from natvi.show.report import write_report
+from natvi.show.report import write_page
 
 KIND = "fit"
 PREDICTIVE_DRAWS = 4000
@@ -177,26 +176,27 @@ class Result(Questions):
         """Plot the random effects, ordered, with their intervals (a caterpillar plot)."""
         return plots.caterpillar(self.random_effects(prob), ax)
 
-    def plot_posterior(self, names: Any = None, prob: float = 0.95) -> Any:
-        """Plot the density of each parameter with its interval; by default of the first dozen."""
+    def plot_posterior(self, names: Any = None, prob: float = 0.95, columns: int = 4) -> Any:
+        """Plot the density of each parameter with its interval; by default of the first dozen, four side by side."""
         draws = self.sample(4000, seed=0, random_effects=False)
-        return glm_plots.posteriors(self.summary(prob), draws, names)
+        return glm_plots.posteriors(self.summary(prob), draws, names, self._bounds(), columns)
 
-    def pictures(self) -> list[Any]:
-        """Return the pictures of the report."""
-        if isinstance(self.model, DrawsPictures):
-            return [*self.model.pictures(), self.plot_trace()]
-        if "coefficients" not in self.tables():
-            return [plots.intervals(self.summary(), None, "parameters"), self.plot_trace()]
-        effects = isinstance(self.model, HasRandomEffects)
-        shown = [self.plot_fixed_effects(), self.plot_random_effects() if effects else self.plot_posterior()]
-        if isinstance(self.model, HoldsRows) and self.model.rows is not None:
-            shown += [self.plot_residuals(), self.plot_predictive()]
-        return [*shown, self.plot_trace()]
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """Return between which numbers parameters lie that cannot be any number, by name."""
+        tables = self.tables()
+        roles = [tables[role] for role in ("variance_components", "dispersion") if role in tables]
+        positive = [str(name) for table in roles for name in table.index]
+        bounds = {name: (-1.0, 1.0) if name.startswith("corr(") else (0.0, np.inf) for name in positive}
+        kinds = self.model.constraints() if isinstance(self.model, HasConstraints) else {}
+        return bounds | {name: (0.0, np.inf) for name, kind in kinds.items() if kind == "positive"}
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about the fit and return its path."""
-        return write_report(self, Path(path))
+        """Write one self-contained HTML page about the fit and return its path.
+
+        Verdicts first, then the model in words and mathematics, its prior, the estimates, checks against the data and
+        what moves the answer. Nothing is fetched when it is opened.
+        """
+        return write_page(Path(path), *build_page(self))
 
     def save(self, path: str | Path) -> Path:
         """Save the fit; `natvi.load(path)` brings it back without running any code."""

@@ -25,6 +25,7 @@ from natvi.models.regression.questions.averages import Setting
 from natvi.models.regression.response import encode_response
 from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.models.regression.tables import interval_table
+from natvi.models.regression.words import Description, describe
 
 
 class RegressionFit(ABC):
@@ -36,6 +37,7 @@ class RegressionFit(ABC):
     columns: ColumnRecipe | None
     rows: Rows | None
     origin: Origin | None
+    num_rows: int
 
     # --- what a model adds -----------------------------------------------------------------------------------
 
@@ -202,6 +204,12 @@ class RegressionFit(ABC):
     def slopes(self, variable: str, by: Any, prob: float, setting: dict[str, Any]) -> pd.DataFrame:
         """Return the average derivative in a number."""
         return contrasts.average_slopes(self, variable, by, prob, Setting(**setting))
+
+    def description(self) -> Description:
+        """Return the model in words, in equations, and as the call that makes it."""
+        names = tuple(map(str, self.tables(0.5)["coefficients"].index))
+        given = {} if self.origin is None else self.origin.given()
+        return describe(self.formula, self.family, names, self.num_rows, given)
 
     def covariance(self) -> pd.DataFrame:
         """Return the covariance matrix of the coefficients, in the user's units."""

@@ -34,6 +34,14 @@ class Origin(NamedTuple):
         """Return the rows in use with all their columns."""
         return self.data if len(self.rows) == len(self.data) else self.data.iloc[self.rows]
 
+    def given(self) -> dict[str, Any]:
+        """Return the options that are short to write and not what they are by default; the family is told apart."""
+        usual = {"link": None, "prior": "default", "structure": "auto", "weights": None, "missing": "drop"}
+        plain = {
+            k: v for k, v in self.options.items() if k in usual and isinstance(v, str | int | float | dict | tuple)
+        }
+        return {name: value for name, value in plain.items() if value != usual[name]}
+
     def again(self, formula: str | None, **changes: Any) -> Any:
         """Return a model like this one but for what is changed, by the door that its formula needs."""
         text = self.formula if formula is None else change_formula(self.formula, formula)

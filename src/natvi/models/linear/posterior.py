@@ -12,7 +12,7 @@ from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
@@ -84,14 +84,21 @@ class GlmFit(RegressionFit):
         """The dispersion on its natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
         return dispersion_name(self.family, self.names)
 
+    @property
+    def table_names(self) -> list[str]:
+        """The names of what the tables show: coefficients, and the dispersion as people read it."""
+        spread = spread_name(self.family, self.names)
+        return [*self.names, *([] if spread is None else [spread])]
+
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
+        power = self.family.read_power
         p, sds = len(self.names), self.sds
         mean = self.coordinates.coefficients(self.mean[:p])
         tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
-        if self.dispersion_name is not None:
-            row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
-            tables["dispersion"] = interval_table([self.dispersion_name], np.array(row)[:, None], prob)
+        if len(self.table_names) > p:
+            row = lognormal_row(power * float(self.mean[p]), float((power * sds[p]) ** 2), 0.5 - prob / 2)
+            tables["dispersion"] = interval_table(self.table_names[p:], np.array(row)[:, None], prob)
         return tables
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
@@ -108,7 +115,8 @@ class GlmFit(RegressionFit):
         """Map draws in the coordinates of the fit to what the tables show: coefficients and dispersion."""
         p = len(self.names)
         with np.errstate(over="ignore"):
-            return np.concatenate([self.coordinates.coefficients(theta[:, :p]), np.exp(theta[:, p:])], axis=1)
+            spread = np.exp(self.family.read_power * theta[:, p:])
+        return np.concatenate([self.coordinates.coefficients(theta[:, :p]), spread], axis=1)
 
     def directions(self) -> np.ndarray:
         """Return, for each of the readings, the combination of coordinates with which it moves, one a line."""
@@ -117,10 +125,9 @@ class GlmFit(RegressionFit):
         return found
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
-        """Draw the coefficients and the dispersion, by name."""
+        """Draw the coefficients, the dispersion as tables show it, and the dispersion itself, by name."""
         draws = self.draws(num_samples, seed)
-        coefficients = self.coordinates.coefficients(draws[:, : len(self.names)])
-        named = {name: coefficients[:, j] for j, name in enumerate(self.names)}
+        named = dict(zip(self.table_names, self.readings(draws).T, strict=True))
         return named if self.dispersion_name is None else named | {self.dispersion_name: np.exp(draws[:, -1])}
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:

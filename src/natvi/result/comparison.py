@@ -9,7 +9,9 @@ from natvi.result.model import HoldsRows, ask
 from natvi.result.questions import Questions
 
 
-def compare(*fits: Any, names: Any = None, by: Any = None, num_draws: int = 2000, seed: int = 0) -> pd.DataFrame:
+def compare(
+    *fits: Any, names: Any = None, by: Any = None, num_draws: int = 2000, seed: int = 0, data: Any = None
+) -> pd.DataFrame:
     """Compare fits to the same responses by leave-one-out cross-validation.
 
     A difference is large when it is several times its standard error; below 4 nats it says little in any case.
@@ -20,6 +22,7 @@ def compare(*fits: Any, names: Any = None, by: Any = None, num_draws: int = 2000
         by: Leave out whole groups of rows: a column of the data, or a label for each row.
         num_draws: The number of draws from each fit.
         seed: The same seed gives the same answer.
+        data: The data that all were fitted to, for fits that were loaded from files.
 
     Returns:
         A line for each fit, the best first: `elpd`, the expected log predictive density of new data, and its standard
@@ -40,8 +43,9 @@ def compare(*fits: Any, names: Any = None, by: Any = None, num_draws: int = 2000
     names = _names(fits) if names is None else [str(name) for name in names]
     if len(names) != len(fits):
         raise ValueError(f"{len(names)} names were given for {len(fits)} fits. Give one for each.")
-    _check_same_responses(fits, names)
-    found = [fit.loo(num_draws, seed) if by is None else fit.loo_groups(by, num_draws, seed) for fit in fits]
+    _check_same_responses(fits, names, data)
+    how = (num_draws, seed, data)
+    found = [fit.loo(*how) if by is None else fit.loo_groups(by, *how) for fit in fits]
     best = max(found, key=lambda each: each.elpd)
     lines = []
     for each in found:
@@ -63,10 +67,10 @@ def _names(fits: tuple[Any, ...]) -> list[str]:
     return texts
 
 
-def _check_same_responses(fits: tuple[Any, ...], names: list[str]) -> None:
-    first = ask(fits[0].model, HoldsRows).observed()
+def _check_same_responses(fits: tuple[Any, ...], names: list[str], data: Any) -> None:
+    first = ask(fits[0].model, HoldsRows).observed(data)
     for fit, name in zip(fits[1:], names[1:], strict=True):
-        other = ask(fit.model, HoldsRows).observed()
+        other = ask(fit.model, HoldsRows).observed(data)
         if len(other) != len(first):
             raise ValueError(
                 f"{names[0]!r} was fitted to {len(first):,} rows and {name!r} to {len(other):,}: their sums cannot be "

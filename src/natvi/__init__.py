@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from natvi.models.mixed.door import MixedModel as MixedModel
     from natvi.models.mixed.door import glmm as glmm
     from natvi.result import Result as Result
+    from natvi.result.comparison import compare as compare
 
     __version__: str
 
@@ -40,6 +41,7 @@ NAMES = {
     "natvi.models.loading": ("load",),
     "natvi.models.mixed.door": ("MixedModel", "glmm"),
     "natvi.result": ("Result",),
+    "natvi.result.comparison": ("compare",),
 }
 _HOME = {name: module for module, names in NAMES.items() for name in names}
 

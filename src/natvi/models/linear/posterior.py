@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
-from natvi.formula.columns import ColumnRecipe, as_frame
+from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
@@ -42,6 +43,7 @@ class GlmFit(RegressionFit):
     intercept: bool = False
     has_offset: bool = False
     rows: Rows | None = None
+    origin: Origin | None = None
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -134,15 +136,20 @@ class GlmFit(RegressionFit):
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Return predictions for new rows, or for the training rows where there are none."""
+        check_word("kind", kind, KINDS)
+        rows = self.covariates_for(new_data, groups)
+        index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)
+        return interval_table(index, self.columns_of(rows, kind, prob), prob)
+
+    def covariates_for(self, data: Any, groups: str) -> Covariates:
+        """Return new rows, by default the training rows; there are no groups."""
         if groups != "known":
             raise ValueError(f"groups={groups!r} is for models with random effects; this one has none. Leave it out.")
-        check_word("kind", kind, KINDS)
-        if new_data is None:
-            rows, index = self.training_rows().covariates, pd.RangeIndex(self.num_rows)
-        else:
-            index = array_labels(new_data) if self.columns is None else as_frame(new_data).index
-            rows = self.covariates_of(new_data)
-        return interval_table(index, self.columns_of(rows, kind, prob), prob)
+        return self.training_rows().covariates if data is None else self.covariates_of(data)
+
+    def labels_of(self, data: Any) -> pd.Index:
+        """Return the labels of rows."""
+        return array_labels(data) if data is not None and self.columns is None else super().labels_of(data)
 
     def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""

@@ -9,12 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.judge.trust import REFUSE, Trust
+from natvi.models.density.bound import bound_of
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.fitting import Optimum, find_optimum
+from natvi.models.density.hierarchy import Settings, fit_standardised
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
 from natvi.models.density.space.maps import Space, open_space
-from natvi.models.density.start import open_density, unused
+from natvi.models.density.start import Opened, open_density, unused
 from natvi.models.density.structures.arrow import Arrow
 from natvi.models.density.structures.choice import Structure, choose_structure
 from natvi.models.density.structures.dense import Dense
@@ -27,7 +29,7 @@ from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
 METHODS = ("auto", "gaussian", "psis")
-TABLE_DRAWS, BOUND_DRAWS = 4096, 1024
+TABLE_DRAWS = 4096
 
 
 def fit(
@@ -107,8 +109,9 @@ def fit(
             loop.end(found.state)
         if found.outcome is Outcome.MAX_STEPS and loop.asked:
             found = found._replace(outcome=Outcome.INTERRUPTED)
-        answer, elbo, elbo_se = _answer(evaluator, found, space, method, seed, shape)
-        notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []))
+        answer = _answer(opened, found, space, shape, Settings(method, seed, keeping["max_steps"], tolerance))
+        elbo, elbo_se = answer.bound or (found.bound, 0.0)
+        notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
     return Result(
         model=model,
@@ -125,22 +128,20 @@ def fit(
     )
 
 
-def _answer(
-    evaluator: Evaluator, found: Optimum, space: Space, method: str, seed: int, shape: Structure
-) -> tuple[Answer, float, float]:
-    """Judge what was found; return it with the bound and its standard error."""
+def _answer(opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings) -> Answer:
+    """Judge what was found."""
+    evaluator, seed = opened.evaluator, settings.seed
     if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
-        return Answer("gaussian", found.gaussian, None, _endless(evaluator, found, space)), found.bound, 0.0
+        concerns = _endless(evaluator, found, space)
+        return Answer("gaussian", found.gaussian, None, concerns, bound=(found.bound, 0.0))
     rng = np.random.default_rng([seed, 3])
-    half = rng.standard_normal((BOUND_DRAWS // 2, len(space.start)))
-    z = np.concatenate([half, -half])
-    # log p - log q of antithetic draws, which does not vary where p is a Gaussian
-    values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
-    values = values + 0.5 * len(space.start) * np.log(2 * np.pi)
-    pairs = 0.5 * (values[: len(half)] + values[len(half) :])
-    points = shape.points("judge", len(space.start), seed)
-    answer = judge(evaluator, found, space.parameters.entries, method, rng, points)
-    return answer, float(np.mean(pairs)), float(np.std(pairs) / np.sqrt(len(pairs)))
+    bound = bound_of(evaluator, found, rng)
+    answer = judge(
+        *(evaluator, found, space.parameters.entries, settings.method, rng),
+        shape.points("judge", len(space.start), seed),
+        elsewhere=lambda: fit_standardised(opened.density, space, shape, found, settings),
+    )
+    return answer if answer.bound else answer._replace(bound=bound)
 
 
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:

@@ -191,8 +191,7 @@ def move_draws(evaluator: Evaluator, metric: Any, weighed: Weighed, rng: np.rand
 
 
 def _collect(chains: Chains, transitions: int, before: Moved | None) -> Moved:
-    late = slice(len(chains.theta) // 2, None)
-    theta, read = (part[late].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
+    theta, read = (part[1:].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
     change = None if before is None else _change(read, before.read)
     return Moved(theta, read, mixing(chains), transitions, chains.theta.shape[1], change)
 
@@ -208,7 +207,7 @@ def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> flo
 def _better_metric(chains: Chains, metric: Any) -> Any:
     """Return a Gaussian with the covariance of the draws, where there are enough of them."""
     d = chains.theta.shape[-1]
-    late = chains.theta[len(chains.theta) // 2 :].reshape(-1, d)
+    late = chains.theta[1:].reshape(-1, d)
     if len(late) < 20 * d or not isinstance(metric, Dense):
         return metric
     try:

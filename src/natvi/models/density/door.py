@@ -12,9 +12,12 @@ from natvi.judge.trust import REFUSE, Trust
 from natvi.models.density.bound import bound_of
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.fitting import Optimum, find_optimum
-from natvi.models.density.hierarchy import Settings, fit_standardised
+from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
+from natvi.models.density.rungs.flow import fit_flow
+from natvi.models.density.rungs.nuts import sample_nuts
+from natvi.models.density.rungs.place import Place
 from natvi.models.density.space.maps import Space, open_space
 from natvi.models.density.start import Opened, open_density, unused
 from natvi.models.density.structures.arrow import Arrow
@@ -28,7 +31,8 @@ from natvi.run.clock import Stopwatch
 from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
-METHODS = ("auto", "gaussian", "psis")
+METHODS = ("auto", "gaussian", "psis", "flow", "nuts")
+UPPER = ("flow", "nuts")
 TABLE_DRAWS = 4096
 
 
@@ -59,7 +63,9 @@ def fit(
         init: Where to start: a float, an array of floats, or a dict (or other pytree) of them.
         seed: Of the points and draws. The same seed gives the same answer.
         method: "auto" gives the Gaussian where it is right, else corrected draws; "gaussian" always the Gaussian;
-            "psis" always draws: weighted, resampled and moved by short chains.
+            "psis" always draws: weighted, resampled and moved by short chains; "flow" a normalizing flow on the
+            whitened Gaussian, its draws weighted (needs FlowJAX); "nuts" draws of NUTS with start and metric from the
+            Gaussian (needs NumPyro). "auto" stops at corrected draws and names the next rung.
         structure: The shape of the Gaussian: "dense", "arrow" (groups that only shared parameters tie together),
             "diagonal"; "auto" takes a full covariance in up to 300 dimensions, above an arrow where the Hessian lies on
             one, else a full covariance in up to 1,000 and independent coordinates beyond.
@@ -109,7 +115,7 @@ def fit(
             loop.end(found.state)
         if found.outcome is Outcome.MAX_STEPS and loop.asked:
             found = found._replace(outcome=Outcome.INTERRUPTED)
-        answer = _answer(opened, found, space, shape, Settings(method, seed, keeping["max_steps"], tolerance))
+        answer = _answer(opened, found, space, shape, Settings(method, seed, keeping["max_steps"], tolerance, progress))
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
@@ -136,12 +142,29 @@ def _answer(opened: Opened, found: Optimum, space: Space, shape: Structure, sett
         return Answer("gaussian", found.gaussian, None, concerns, bound=(found.bound, 0.0))
     rng = np.random.default_rng([seed, 3])
     bound = bound_of(evaluator, found, rng)
+    if settings.method in UPPER:
+        return _climb_higher(opened, found, space, shape, settings, bound)
     answer = judge(
         *(evaluator, found, space.parameters.entries, settings.method, rng),
         shape.points("judge", len(space.start), seed),
         elsewhere=lambda: fit_standardised(opened.density, space, shape, found, settings),
     )
     return answer if answer.bound else answer._replace(bound=bound)
+
+
+def _climb_higher(
+    opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings, bound: tuple[float, float]
+) -> Answer:
+    """Hand the fit on to a flow or to NUTS, in coordinates in which a hierarchy is no funnel."""
+    straight = straighten(opened.density, space, shape, found, settings)
+    if straight is None:
+        where, carry, evaluator, notes = found.wider, None, opened.evaluator, ()
+    else:
+        where, carry, evaluator = straight.optimum.wider, straight.carry, straight.evaluator
+        notes = (straight.note,)
+    place = Place(opened.density, where, carry, evaluator, found.rivals, settings.seed, settings.progress)
+    answer = sample_nuts(place) if settings.method == "nuts" else fit_flow(place, space.parameters.entries)
+    return answer._replace(gaussian=found.gaussian, notes=notes, bound=answer.bound or bound)
 
 
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:

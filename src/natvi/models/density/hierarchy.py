@@ -15,7 +15,7 @@ from natvi.models.density.fitting import Optimum, find_optimum
 from natvi.models.density.space.maps import Space
 from natvi.models.density.structures.choice import SMALL, Structure
 from natvi.models.density.structures.layout import find_arrow
-from natvi.models.density.structures.standardised import standardise
+from natvi.models.density.structures.standardised import Standardised, standardise
 from natvi.models.density.verdict import Answer, judge
 from natvi.run.outcome import Outcome
 
@@ -29,12 +29,29 @@ class Settings(NamedTuple):
     seed: int
     max_steps: int
     tolerance: float
+    progress: bool = False
 
 
-def fit_standardised(
+class Straightened(NamedTuple):
+    """A hierarchy in coordinates in which its locals are standardised.
+
+    Attributes:
+        carry: From these coordinates to the free vector.
+        evaluator: The log-density there.
+        optimum: Of the bound, there.
+        note: In words for the user.
+    """
+
+    carry: Standardised
+    evaluator: Evaluator
+    optimum: Optimum
+    note: str
+
+
+def straighten(
     density: Density, space: Space, structure: Structure, found: Optimum, settings: Settings
-) -> Answer | None:
-    """Return the answer found with standardised locals, or None where there are no locals, or no optimum.
+) -> Straightened | None:
+    """Return the fit with standardised locals, or None where there are no locals, or no optimum.
 
     Args:
         density: The log-density of the free vector.
@@ -43,32 +60,46 @@ def fit_standardised(
         found: Its optimum, about which the map is made.
         settings: What was asked for.
     """
-    d, seed = len(space.start), settings.seed
-    layout = structure.layout or (find_arrow(density, found.gaussian.mean) if d <= SMALL else None)
-    carry = None if layout is None else standardise(density, layout, found.gaussian.mean)
+    d, mean = len(space.start), found.gaussian.mean
+    layout = structure.layout or (find_arrow(density, mean) if d <= SMALL else None)
+    carry = None if layout is None else standardise(density, layout, mean)
     if layout is None or carry is None:
         return None
     evaluator = Evaluator(density, space, carry)
     again = find_optimum(
-        *(evaluator, carry.back(found.gaussian.mean), structure),
-        seed=seed,
+        *(evaluator, carry.back(mean), structure),
+        seed=settings.seed,
         max_steps=settings.max_steps,
         tolerance=settings.tolerance,
         state=None,
         watch=lambda state: False,
-    )
+        look_around=False,
+    )._replace(rivals=found.rivals)
     if again.outcome not in (Outcome.CONVERGED, Outcome.STALLED):
         return None
-    rng, names = np.random.default_rng([seed, 6]), space.parameters.entries
-    answer = judge(evaluator, again, names, settings.method, rng, structure.points("judge", d, seed))
-    read = answer.read
-    if read is None:
-        half = rng.standard_normal((DRAWS // 2, d))
-        read = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
     (r, n), g = layout.local.shape, len(layout.shared)
     note = (
         f"a hierarchy was found, {n:,} groups of up to {r} and {g} shared: its locals were standardised given the shared "
         "numbers, which straightens funnels, and the draws carried back"
     )
-    bound = bound_of(evaluator, again, np.random.default_rng([seed, 7]))
-    return Answer(answer.method, found.gaussian, read, answer.concerns, answer.effective or DRAWS, (note,), bound)
+    return Straightened(carry, evaluator, again, note)
+
+
+def fit_standardised(
+    density: Density, space: Space, structure: Structure, found: Optimum, settings: Settings
+) -> Answer | None:
+    """Return the answer found with standardised locals, or None; arguments as for `straighten`."""
+    straight = straighten(density, space, structure, found, settings)
+    if straight is None:
+        return None
+    d, seed = len(space.start), settings.seed
+    evaluator, rng = straight.evaluator, np.random.default_rng([seed, 6])
+    z = structure.points("judge", d, seed)
+    answer = judge(evaluator, straight.optimum, space.parameters.entries, settings.method, rng, z)
+    read = answer.read
+    if read is None:
+        half = rng.standard_normal((DRAWS // 2, d))
+        read = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+    bound = bound_of(evaluator, straight.optimum, np.random.default_rng([seed, 7]))
+    effective = answer.effective or DRAWS
+    return Answer(answer.method, found.gaussian, read, answer.concerns, effective, (straight.note,), bound)

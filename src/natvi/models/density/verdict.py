@@ -65,7 +65,7 @@ def judge(
         z: Whitened points, on which the user's numbers are related to the free ones.
         elsewhere: Where the Gaussian is off, gives an answer found in other coordinates, if there are any.
     """
-    local = _local_evidence(found.rivals)
+    local = local_evidence(found.rivals)
     numbers = (("smallest eigenvalue of the linear response", found.smallest),)
     if found.gaussian.structure != "dense":
         best, read = draw_plainly(found.wider, rng), evaluator(found.wider.at(z)).read
@@ -140,7 +140,7 @@ def _after_moving(
             f"{100 * max(np.max(np.abs(np.expm1(-change))), 0.01):.0f}%, with an error of {error:.2f} sds"
         )
         return Answer("gaussian", gaussian, None, (Trust(GOOD, (text,), numbers), *local))
-    differ = _differences(_only(names, varies), shift, change)
+    differ = differences(_only(names, varies), shift, change)
     if method == "gaussian":
         level = REFUSE if np.max(np.abs(shift)) > thresholds.FAR_SHIFT else CARE
         text = f"{differ}; the next rung is method='psis', draws that are corrected"
@@ -164,7 +164,8 @@ def _only(names: list[str], varies: np.ndarray) -> list[str]:
     return [name for name, flag in zip(names, varies, strict=True) if flag]
 
 
-def _differences(names: list[str], shift: np.ndarray, change: np.ndarray) -> str:
+def differences(names: list[str], shift: np.ndarray, change: np.ndarray) -> str:
+    """Say which mean and which sd are off most."""
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
     return (
         f"the mean of {names[moved]} should be about {abs(shift[moved]):.2f} posterior sds "
@@ -192,7 +193,8 @@ def _trouble(moved: Moved) -> str:
     return ", ".join(text for text, true in parts.items() if true) or "the chains have not settled"
 
 
-def _local_evidence(rivals: tuple[Rival, ...]) -> tuple[Trust, ...]:
+def local_evidence(rivals: tuple[Rival, ...]) -> tuple[Trust, ...]:
+    """Say that only the surroundings of one mode were seen, and which others were met."""
     found = [Trust(GOOD, (ONE_MODE,))]
     for rival in rivals:
         text = (

@@ -8,16 +8,17 @@ from natvi.models.density.fitting import Optimum
 DRAWS = 1024
 
 
-def bound_of(evaluator: Evaluator, found: Optimum, rng: np.random.Generator) -> tuple[float, float]:
+def bound_of(evaluator: Evaluator, found: Optimum, rng: np.random.Generator, draws: int = DRAWS) -> tuple[float, float]:
     """Return the mean of log p - log q over antithetic draws, which does not vary where p is a Gaussian, and its error.
 
     Args:
         evaluator: The log-density.
         found: The optimum.
         rng: For the draws.
+        draws: How many.
     """
     d = len(found.gaussian.mean)
-    half = rng.standard_normal((DRAWS // 2, d))
+    half = rng.standard_normal((draws // 2, d))
     z = np.concatenate([half, -half])
     values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
     values = values + 0.5 * d * np.log(2 * np.pi)

@@ -9,6 +9,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.judge.trust import REFUSE, Trust
+from natvi.models.density.batches.fit import fit_rows
+from natvi.models.density.batches.opening import read_rows
+from natvi.models.density.batches.rows import AllRows
 from natvi.models.density.bound import bound_of
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.fitting import Optimum, find_optimum
@@ -44,6 +47,10 @@ def fit(
     method: str = "auto",
     structure: str = "auto",
     constrain: Any = None,
+    data: Any = None,
+    batch_size: int | None = None,
+    optimizer: str | None = None,
+    step_size: float | None = None,
     max_steps: int | None = None,
     tolerance: float = 1e-8,
     state: Any = None,
@@ -72,7 +79,13 @@ def fit(
         constrain: Constraints of parameters by name, e.g. {"sd": "positive", "r": natvi.bijectors.interval(-1, 1)}:
             the log-density is then of the constrained parameters, and `init` keeps the constraints. Or a function
             from the tree of unconstrained parameters, of which the log-density is, to what is to be read.
-        max_steps: Steps of a climb at most; by default 500.
+        data: Rows too many to look at whole: an array, or a dict (or other pytree) of arrays, memory-mapped files among
+            them, with a common first axis. The log-density is then a function of (parameters, rows): the log prior
+            plus the sum over the rows that it is handed, none among them. The fit takes noisy steps on minibatches.
+        batch_size: Rows of such a step; by default 1,000.
+        optimizer: Of such steps: "snngm" (the default), "nagm", "adam", "nadam" or "pga".
+        step_size: Of such steps; by default the optimizer's own.
+        max_steps: Steps of a climb at most; by default 500, of noisy steps 100,000.
         tolerance: The fit stops when the bound will rise by no more than this, relative to its size.
         state: `result.state` of an earlier fit of the same log-density, to go on from.
         progress: Show progress when the fit takes over a second.
@@ -94,10 +107,22 @@ def fit(
         >>> result.summary().round(3).loc["a", ["mean", "sd"]].tolist()
         [1.0, 2.0]
     """
-    keeping = check_options(max_steps, 500, tolerance, checkpoint_seconds=checkpoint_seconds)
+    if data is None and (batch_size, optimizer, step_size) != (None, None, None):
+        raise ValueError(
+            "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a log-density "
+            "of (parameters, rows)."
+        )
+    keeping = check_options(max_steps, 500 if data is None else 100_000, tolerance, checkpoint_seconds=checkpoint_seconds)
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
     seed, watch = check_seed(seed), Stopwatch()
+    if data is not None:
+        if method not in ("auto", "gaussian"):
+            raise ValueError(f"a fit on minibatches gives a Gaussian: method must be 'auto' or 'gaussian', not {method!r}.")
+        settings = Settings(method, seed, keeping["max_steps"], tolerance, progress)
+        options = {"batch_size": batch_size, "optimizer": optimizer or "snngm", "step_size": step_size}
+        keeping |= {"state": state, "progress": progress, "checkpoint": checkpoint}
+        return _fit_batches(logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping)
     with float64():
         space = open_space(init, constrain)
         opened = open_density(logdensity, space, seed)
@@ -131,6 +156,33 @@ def fit(
         state=found.state,
         check=lambda: answer.concerns,
         steps=found.steps,
+    )
+
+
+def _fit_batches(
+    logdensity: Any, init: Any, constrain: Any, data: Any, settings: Settings, watch: Stopwatch, **options: Any
+) -> Result:
+    """Fit by noisy steps on minibatches."""
+    rows = read_rows(data)
+    with float64():
+        space = open_space(init, constrain)
+        done = fit_rows(logdensity, space, rows, settings, **options)
+        model = _model(done.evaluator, space, done.answer, done.found, done.notes, settings.seed)
+    fitted = done.fitted
+    elbo, elbo_se = done.answer.bound or (done.found.bound, 0.0)
+    return Result(
+        model=model,
+        method=done.answer.method,
+        optimizer=options["optimizer"],
+        structure=done.structure.name,
+        outcome=done.found.outcome if fitted is None else fitted.outcome,
+        elbo=elbo,
+        elbo_se=elbo_se,
+        seconds=watch.read(),
+        trace=done.found.state.trace if fitted is None else fitted.trace,
+        state=None if fitted is None else fitted.state,
+        check=lambda: done.answer.concerns,
+        steps=done.found.steps if fitted is None else fitted.steps,
     )
 
 
@@ -183,7 +235,7 @@ def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust,
 
 
 def _model(
-    evaluator: Evaluator, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
+    evaluator: Evaluator | AllRows, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
 ) -> DensityFit:
     draws = answer.read
     if draws is None and not space.is_plain:

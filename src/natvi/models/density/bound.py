@@ -2,13 +2,15 @@
 
 import numpy as np
 
-from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.fitting import Optimum
+from natvi.models.density.climbing.fitting import Optimum
+from natvi.models.density.evaluator import LooksAtPoints
 
 DRAWS = 1024
 
 
-def bound_of(evaluator: Evaluator, found: Optimum, rng: np.random.Generator, draws: int = DRAWS) -> tuple[float, float]:
+def bound_of(
+    evaluator: LooksAtPoints, found: Optimum, rng: np.random.Generator, draws: int = DRAWS
+) -> tuple[float, float]:
     """Return the mean of log p - log q over antithetic draws, which does not vary where p is a Gaussian, and its error.
 
     Args:

@@ -9,7 +9,7 @@ from natvi.judge.proposals import draw_pairs, together
 from natvi.judge.shape import Shape, weigh
 from natvi.judge.short_chains import LENGTH, Chains, Mixing, Seen, first_step, mixing, move
 from natvi.metrics.psis import resample
-from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.evaluator import LooksAtPoints
 from natvi.models.density.structures.dense import Dense
 
 FIRST_DRAWS, MOST_DRAWS = 512, 2048
@@ -50,7 +50,7 @@ class Weighed(NamedTuple):
 
 
 def weigh_gaussian(
-    evaluator: Evaluator,
+    evaluator: LooksAtPoints,
     gaussian: Any,
     B: Float[np.ndarray, "k d"],
     varies: Bool[np.ndarray, " k"],
@@ -153,7 +153,7 @@ class Moved(NamedTuple):
         return 2.5 * self.count
 
 
-def move_draws(evaluator: Evaluator, metric: Any, weighed: Weighed, rng: np.random.Generator) -> Moved:
+def move_draws(evaluator: LooksAtPoints, metric: Any, weighed: Weighed, rng: np.random.Generator) -> Moved:
     """Resample weighted draws and move them until they have settled, or the rounds are over.
 
     Args:

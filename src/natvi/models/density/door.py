@@ -11,10 +11,9 @@ import numpy as np
 from natvi.judge.trust import REFUSE, Trust
 from natvi.models.density.batches.fit import fit_rows
 from natvi.models.density.batches.opening import read_rows
-from natvi.models.density.batches.rows import AllRows
 from natvi.models.density.bound import bound_of
-from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.fitting import Optimum, find_optimum
+from natvi.models.density.climbing.fitting import Optimum, find_optimum
+from natvi.models.density.evaluator import Evaluator, LooksAtPoints
 from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
@@ -109,20 +108,26 @@ def fit(
     """
     if data is None and (batch_size, optimizer, step_size) != (None, None, None):
         raise ValueError(
-            "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a log-density "
-            "of (parameters, rows)."
+            "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a "
+            "log-density of (parameters, rows)."
         )
-    keeping = check_options(max_steps, 500 if data is None else 100_000, tolerance, checkpoint_seconds=checkpoint_seconds)
+    keeping = check_options(
+        max_steps, 500 if data is None else 100_000, tolerance, checkpoint_seconds=checkpoint_seconds
+    )
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
     seed, watch = check_seed(seed), Stopwatch()
     if data is not None:
         if method not in ("auto", "gaussian"):
-            raise ValueError(f"a fit on minibatches gives a Gaussian: method must be 'auto' or 'gaussian', not {method!r}.")
+            raise ValueError(
+                f"a fit on minibatches gives a Gaussian: method must be 'auto' or 'gaussian', not {method!r}."
+            )
         settings = Settings(method, seed, keeping["max_steps"], tolerance, progress)
         options = {"batch_size": batch_size, "optimizer": optimizer or "snngm", "step_size": step_size}
         keeping |= {"state": state, "progress": progress, "checkpoint": checkpoint}
-        return _fit_batches(logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping)
+        return _fit_batches(
+            logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping
+        )
     with float64():
         space = open_space(init, constrain)
         opened = open_density(logdensity, space, seed)
@@ -167,7 +172,8 @@ def _fit_batches(
     with float64():
         space = open_space(init, constrain)
         done = fit_rows(logdensity, space, rows, settings, **options)
-        model = _model(done.evaluator, space, done.answer, done.found, done.notes, settings.seed)
+        found = done.found._replace(num_points=0)
+        model = _model(done.evaluator, space, done.answer, found, done.notes, settings.seed)
     fitted = done.fitted
     elbo, elbo_se = done.answer.bound or (done.found.bound, 0.0)
     return Result(
@@ -235,7 +241,7 @@ def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust,
 
 
 def _model(
-    evaluator: Evaluator | AllRows, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
+    evaluator: LooksAtPoints, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
 ) -> DensityFit:
     draws = answer.read
     if draws is None and not space.is_plain:

@@ -6,7 +6,7 @@ NumPy's.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -35,6 +35,21 @@ class Looked(NamedTuple):
     values: np.ndarray
     gradients: np.ndarray
     read: np.ndarray
+
+
+@runtime_checkable
+class LooksAtPoints(Protocol):
+    """What tells the log-density at many points: of a function, or of all rows in pieces."""
+
+    points: int
+
+    def __call__(self, theta: Float[np.ndarray, "s d"]) -> Looked:
+        """Look at many points."""
+        ...
+
+    def values(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, " s"]:
+        """Return log p at many points."""
+        ...
 
 
 class Evaluator:

@@ -1,8 +1,8 @@
 """A hierarchy fitted once more, with its locals in coordinates of their own: the cure of funnels.
 
-Where the Gaussian is off, locals that only shared numbers tie together are looked for in the Hessian. In the coordinates
-of `structures/standardised.py` a funnel is close to a Gaussian; it is fitted and judged there as any log-density is, and
-its draws are carried back.
+Where the Gaussian is off, locals that only shared numbers tie together are looked for in the Hessian. In the
+coordinates of `structures/standardised.py` a funnel is close to a Gaussian; it is fitted and judged there as any
+log-density is, and its draws are carried back.
 """
 
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.models.density.bound import bound_of
+from natvi.models.density.climbing.fitting import Optimum, find_optimum
 from natvi.models.density.evaluator import Density, Evaluator
-from natvi.models.density.fitting import Optimum, find_optimum
 from natvi.models.density.space.maps import Space
 from natvi.models.density.structures.choice import SMALL, Structure
 from natvi.models.density.structures.layout import find_arrow
@@ -79,8 +79,8 @@ def straighten(
         return None
     (r, n), g = layout.local.shape, len(layout.shared)
     note = (
-        f"a hierarchy was found, {n:,} groups of up to {r} and {g} shared: its locals were standardised given the shared "
-        "numbers, which straightens funnels, and the draws carried back"
+        f"a hierarchy was found, {n:,} groups of up to {r} and {g} shared: its locals were standardised given the "
+        "shared numbers, which straightens funnels, and the draws carried back"
     )
     return Straightened(carry, evaluator, again, note)
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 from jaxtyping import Array
 
 from natvi.run.compiled_code import quick_jit
@@ -33,7 +34,7 @@ class Program(NamedTuple):
 
     def __call__(self, points: np.ndarray) -> tuple[Array, ...]:
         """Return what the function says at the points, without waiting for it."""
-        return self.compiled(self.arrays, points)
+        return tuple(self.compiled(self.arrays, points))
 
 
 _programs: OrderedDict[tuple[Any, ...], Program] = OrderedDict()
@@ -55,7 +56,8 @@ def program_of(function: Callable[[Array], tuple[Array, ...]], d: int) -> Progra
     if known is None:
 
         def at_many(arrays: tuple[Any, ...], points: Array) -> list[Array]:
-            return jax.vmap(lambda point: jax.core.eval_jaxpr(traced.jaxpr, arrays, point))(points)
+            of = jaxpr_as_fun(ClosedJaxpr(traced.jaxpr, arrays))
+            return jax.vmap(of)(points)
 
         known = Program(quick_jit(at_many), (), traced)
         _programs[key] = known

@@ -9,8 +9,8 @@ from scipy.special import ndtri
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
 from natvi.models.density.check import Moved, Weighed, draw_plainly, move_draws, weigh_gaussian
+from natvi.models.density.climbing.fitting import Optimum, Rival
 from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.fitting import Optimum, Rival
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"

@@ -1,4 +1,4 @@
-"""A fit by noisy steps: start from a fit to a sample of the rows, the paper's Algorithm 1N on batches, all rows at last.
+"""A fit by noisy steps: a start from a sample of the rows, the paper's Algorithm 1N on batches, all rows at last.
 
 The sample, each of its rows counted N / m times, is fitted as any log-density is. Its Gaussian whitens the coordinates
 and is the start; the steps then see batches of all rows. Passes over all rows at the end move the mean by one exact
@@ -19,7 +19,7 @@ from natvi.models.density.batches.opening import open_function
 from natvi.models.density.batches.rows import AllRows, WhitenedRows, scaled_up
 from natvi.models.density.bound import bound_of
 from natvi.models.density.check import weigh_gaussian
-from natvi.models.density.fitting import Optimum, find_optimum
+from natvi.models.density.climbing.fitting import Optimum, find_optimum
 from natvi.models.density.hierarchy import Settings
 from natvi.models.density.space.maps import Space
 from natvi.models.density.start import open_density
@@ -137,7 +137,11 @@ def _structure(asked: str, d: int) -> Structure:
     if asked not in ("auto", "dense", "diagonal"):
         raise ValueError(f"structure of a fit in batches must be 'auto', 'dense' or 'diagonal', not {asked!r}.")
     if asked == "diagonal" or (asked == "auto" and d > SMALL):
-        why = "as asked for" if asked == "diagonal" else f"{d:,} parameters are many: sds of correlated ones are too small"
+        why = (
+            "as asked for"
+            if asked == "diagonal"
+            else f"{d:,} parameters are many: sds of correlated ones are too small"
+        )
         return Structure("diagonal", f"independent coordinates, {why}")
     return Structure("dense")
 
@@ -184,12 +188,12 @@ def _judge(evaluator: AllRows, found: Optimum, space: Space, seed: int, fitted: 
         looked = evaluator(here.at(z)).read
         varies = np.ptp(looked, axis=0) > 0
         B = np.where(varies[:, None], (looked - looked.mean(axis=0)).T @ z, 0.0)
-        shape = weigh_gaussian(evaluator, here, B, varies, rng).shape  # type: ignore[arg-type]
+        shape = weigh_gaussian(evaluator, here, B, varies, rng).shape
         kept = [name for name, flag in zip(names, varies, strict=True) if flag]
         cure = "leave data and batch_size out, so that the draws are corrected"
         concerns.insert(0, words.judge_shape(shape, kept, cure))
     else:
         text = f"the shape of the Gaussian was not held against all {evaluator.num_rows:,} rows, which are many"
         concerns.append(Trust(CARE, (text,)))
-    bound = bound_of(evaluator, found, rng, SHAPE_DRAWS // 2 if small else LAST_DRAWS)  # type: ignore[arg-type]
+    bound = bound_of(evaluator, found, rng, SHAPE_DRAWS // 2 if small else LAST_DRAWS)
     return Answer("gaussian", here, None, tuple(concerns), bound=bound)

@@ -24,8 +24,8 @@ def read_rows(data: Any) -> Any:
     arrays = [leaf if hasattr(leaf, "shape") and hasattr(leaf, "dtype") else np.asarray(leaf) for leaf in leaves]
     if not arrays or any(array.dtype.kind not in "fiub" or array.ndim < 1 for array in arrays):
         raise ValueError(
-            "data must be an array of numbers with a row for each observation, or a dict (or other pytree) of them, all "
-            "with the same number of rows."
+            "data must be an array of numbers with a row for each observation, or a dict (or other pytree) of them, "
+            "all with the same number of rows."
         )
     rows = jax.tree.unflatten(structure, arrays)
     if common_length(rows) < 2:
@@ -41,17 +41,17 @@ def open_function(logdensity: Any, space: Space, rows: Any) -> Function:
     """
     if not callable(logdensity):
         raise ValueError(f"the log-density must be a function of (parameters, rows); got {type(logdensity).__name__}.")
-    few = [jax.tree.map(lambda a: jnp.asarray(a[part]), rows) for part in _parts(common_length(rows))]
+    few = [jax.tree.map(lambda a, part=part: jnp.asarray(a[part]), rows) for part in _parts(common_length(rows))]
     tree, _ = space.tree(jnp.asarray(space.start))
     values = [_try(logdensity, tree, part) for part in (*few, none_of(few[0]))]
     whole, first, second, prior = values
-    if not all(np.isfinite(values)):
+    if not np.isfinite(whole):
         return logdensity  # at a bad start nothing can be said of sums; the search for a start comes next
-    if abs(whole + prior - first - second) > 1e-6 * (1 + max(map(abs, values))):
+    if not abs(whole + prior - first - second) <= 1e-6 * (1 + max(map(abs, values))):
         raise ValueError(
             f"the log-density is no sum over rows: on {PROBE} rows it is {whole:g}, on their halves {first:g} and "
-            f"{second:g}, on none {prior:g}. It must give the log prior plus the sum over the rows it is handed, without "
-            "a mean over them and without the number of all rows."
+            f"{second:g}, on none {prior:g}. It must give the log prior plus the sum over the rows it is handed, "
+            "without a mean over them and without the number of all rows."
         )
     return logdensity
 
@@ -72,5 +72,7 @@ def _try(logdensity: Callable[..., Any], tree: Any, rows: Any) -> float:
             "(parameters, rows) that sums over however many rows it is handed, none included."
         ) from error
     if jnp.shape(found) != ():
-        raise ValueError(f"the log-density must return one number, and returned shape {jnp.shape(found)}: sum over rows.")
+        raise ValueError(
+            f"the log-density must return one number, and returned shape {jnp.shape(found)}: sum over rows."
+        )
     return float(found)

@@ -3,7 +3,7 @@
 The user's function gives the log prior plus the sum over the rows that it is handed. Asked with no rows it gives the
 prior, so that with a batch B of N rows
 
-    log p(theta) + (N / |B|) sum over B of log p(y_i | theta) = f(theta, none) + (N / |B|) {f(theta, B) - f(theta, none)}
+    log p(theta) + (N / |B|) sum_B log p(y_i | theta) = f(theta, none) + (N / |B|) {f(theta, B) - f(theta, none)}
 
 is an unbiased estimate of the whole.
 """
@@ -22,10 +22,11 @@ from natvi.models.density.space.maps import Space
 from natvi.run.batches.row_batches import common_length
 from natvi.run.compiled_code import quick_jit
 from natvi.target.rows import scale_up
+from natvi.typing import Vector
 from natvi.x64 import float64
 
 PIECE_ROWS = 4096
-Function = Callable[[Any, Any], Array]  # of the parameters' tree and of rows
+Function = Callable[[Any, Any], Any]  # of the parameters' tree and of rows
 
 
 def none_of(rows: Any) -> Any:
@@ -50,17 +51,16 @@ class WhitenedRows(eqx.Module):
     rows: Any
     num_rows: int = eqx.field(static=True)
     mean: Float[Array, " d"]
-    root: Float[Array, "d *d"]
+    root: Float[Array, " d *more"]
     constant: Float[Array, ""]
 
     def with_rows(self, rows: Any) -> "WhitenedRows":
         """Return the target with these rows standing for all."""
-        return WhitenedRows(
-            self.function, self.tree, rows, self.num_rows, self.mean, self.root, self.constant
-        )
+        return WhitenedRows(self.function, self.tree, rows, self.num_rows, self.mean, self.root, self.constant)
 
-    def value(self, z: Float[Array, " d"]) -> Float[Array, ""]:
-        """Return the log-density at one point."""
+    def value(self, theta: Vector) -> Float[Array, ""]:
+        """Return the log-density at one point z."""
+        z: Any = theta
         spread = self.root * z if self.root.ndim == 1 else self.root @ z
         tree, log_det = self.tree(self.mean + spread)
         return scaled_up(self.function, tree, self.rows, self.num_rows) + log_det + self.constant

@@ -73,8 +73,8 @@ def _judge(read: np.ndarray, moved: Moved, k: float, effective: float, names: li
     right = np.all(np.abs(shift) < thresholds.SHIFT) and np.all(np.abs(change) < thresholds.CHANGE)
     if k < thresholds.LARGEST_K and effective >= thresholds.LEAST_EFFECTIVE and moved.settled and right:
         text = (
-            f"the draws of the flow, weighted by the exact density, are worth {effective:,.0f} of {len(read):,} independent "
-            "ones, and short chains that start from them agree"
+            f"the draws of the flow, weighted by the exact density, are worth {effective:,.0f} of {len(read):,} "
+            "independent ones, and short chains that start from them agree"
         )
         return Trust(GOOD, (text,), numbers)
     parts = {

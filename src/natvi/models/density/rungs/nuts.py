@@ -47,8 +47,8 @@ def sample_nuts(place: Place) -> Answer:
         ("share of divergent transitions", share),
     )
     text = (
-        f"{CHAINS} chains of NUTS with {DRAWS:,} draws each: R-hat at most {rhat:.3f}, at least {effective:,.0f} effective "
-        f"draws, {found.num_divergent} divergent transitions"
+        f"{CHAINS} chains of NUTS with {DRAWS:,} draws each: R-hat at most {rhat:.3f}, at least {effective:,.0f} "
+        f"effective draws, {found.num_divergent} divergent transitions"
     )
     sure = rhat < MOST_RHAT and effective > LEAST_EFFECTIVE and share <= MOST_DIVERGENT
     if not sure:

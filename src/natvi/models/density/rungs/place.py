@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.models.density.climbing.fitting import Rival
 from natvi.models.density.evaluator import Carry, Density, Evaluator
-from natvi.models.density.fitting import Rival
 
 
 class Place(NamedTuple):

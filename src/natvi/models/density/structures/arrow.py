@@ -77,7 +77,7 @@ class Arrow(NamedTuple):
         """Return mu + C z of one z, inside a program of JAX."""
         has, at = self.at_local >= 0, np.where(self.at_local >= 0, self.at_local, len(self.mean))
         local = jnp.where(has, z.at[at].get(mode="fill", fill_value=0.0), 0.0)
-        moved = self.factor.solve_transposed(ArrowVector(local, z[self.at_shared]))
+        moved = jax.tree.map(jnp.asarray, self.factor).solve_transposed(ArrowVector(local, z[self.at_shared]))
         return jnp.asarray(self.mean).at[at].add(moved.local, mode="drop").at[self.at_shared].add(moved.shared)
 
     def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:

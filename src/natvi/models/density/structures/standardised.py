@@ -3,7 +3,7 @@
 A funnel is a hierarchy whose locals are as wide as a shared number says. Given the shared numbers phi, one Newton step
 from fixed locals u0 leads to
 
-    u_i = lambda_i(phi) + K_i(phi)^-T v_i,    K_i K_i' = -hess_i f(phi, u0),    lambda_i = u0_i + (K_i K_i')^-1 grad_i f,
+    u_i = lambda_i(phi) + K_i(phi)^-T v_i,   K_i K_i' = -hess_i f(phi, u0),   lambda_i = u0_i + (K_i K_i')^-1 grad_i f,
 
 with hess_i the block of group i. Locals of different groups do not meet, so that r Hessian-vector products give the
 blocks of all groups. This is an exact change of variables whatever u0 is, with log-determinant -sum log |K_i|; v_i is
@@ -98,9 +98,7 @@ def _is_positive(blocks: Float[Array, "r r n"], least: np.ndarray) -> Array:
     return sound
 
 
-def standardise(
-    density: Callable[[Array], Any], layout: Layout, about: Float[np.ndarray, " d"]
-) -> Standardised | None:
+def standardise(density: Callable[[Array], Any], layout: Layout, about: Float[np.ndarray, " d"]) -> Standardised | None:
     """Return the map made at a point, or None where it would not be one.
 
     Args:

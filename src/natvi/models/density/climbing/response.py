@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import qr
 
-from natvi.models.density.polish import Slope
+from natvi.models.density.climbing.polish import Slope
 
 STEP = 1e-4  # of the differences, in sds
 LEAST, MOST = 0.05, 20.0  # eigenvalues are kept within

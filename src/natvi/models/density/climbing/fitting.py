@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.models.density.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.polish import polish
+from natvi.models.density.climbing.response import linear_response
 from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.polish import polish
-from natvi.models.density.response import linear_response
 from natvi.models.density.start import START_SDS
 from natvi.models.density.structures.choice import Structure
 from natvi.run.outcome import Outcome

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from natvi import data as data
     from natvi import recipes as recipes
+    from natvi.bridges.blackjax import vi_algorithm as vi_algorithm
     from natvi.bridges.numpyro import from_numpyro as from_numpyro
     from natvi.bridges.pymc import from_pymc as from_pymc
     from natvi.bridges.scikit_learn import DeepGLMClassifier as DeepGLMClassifier
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
 ROOMS = ("data", "recipes")
 NAMES = {
+    "natvi.bridges.blackjax": ("vi_algorithm",),
     "natvi.bridges.numpyro": ("from_numpyro",),
     "natvi.bridges.pymc": ("from_pymc",),
     "natvi.bridges.scikit_learn": ("DeepGLMClassifier", "DeepGLMRegressor"),

@@ -36,7 +36,8 @@ def to_inferencedata(
             f"arviz {getattr(arviz, '__version__', '')} has no InferenceData any more: use kind='datatree', or install "
             "'arviz<1'."
         )
-    return arviz.from_dict(**_groups(draws, log_likelihood), coords=coords, dims=dims)
+    from_dict: Any = arviz.from_dict
+    return from_dict(**_groups(draws, log_likelihood), coords=coords, dims=dims)
 
 
 def _groups(

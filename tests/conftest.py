@@ -19,7 +19,7 @@ os.environ.pop("JAX_ENABLE_X64", None)
 QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "tests")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.3"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.15"
 
 # Every annotation of natvi is checked at every call, in tests only; an int passes for a float, as in pyright.
 # The hook wants the checker's dotted name and sees only modules imported after it.

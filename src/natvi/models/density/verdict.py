@@ -14,7 +14,6 @@ from natvi.models.density.evaluator import Evaluator
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"
-LEAST_EIGENVALUE = 0.02  # of the linear response, below which only draws are believed
 HEAVY = 3.0  # nats, that a rival is lower, below which it holds more than a twentieth of the mass
 
 

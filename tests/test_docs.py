@@ -1,9 +1,12 @@
 """Pages that name files name files that are there, and the map of the paper leaves nothing out."""
 
+import importlib.util
 import re
 from pathlib import Path
 
 import pytest
+
+import natvi
 
 REPOSITORY = Path(__file__).parents[1]
 DOCS = REPOSITORY / "docs"
@@ -40,3 +43,45 @@ def test_the_map_of_the_paper_is_complete():
 def test_every_skeleton_is_shown_in_a_guide():
     shown = {name for page in PAGES for name in re.findall(r'--8<-- "(\w+\.py)"', page.read_text("utf-8"))}
     assert shown == {path.name for path in (DOCS / "contributing" / "skeletons").glob("*.py")}
+
+
+# --- pages whose code runs -------------------------------------------------------------------------------------
+
+EXECUTED = [
+    *(DOCS / name for name in ("index.md", "start.md", "coming-from.md")),
+    *sorted((DOCS / "guide").glob("*.md")),
+    *(DOCS / "tutorials" / f"{name}.md" for name in ("seizures", "crabs", "log-density")),
+]
+BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {"__name__": "page"}
+    for block in BLOCK.findall(page.read_text("utf-8")):
+        exec(compile(block, str(page), "exec"), names)
+
+
+def test_tables_of_results_come_from_the_files() -> None:
+    spec = importlib.util.spec_from_file_location("results_hook", DOCS / "hooks" / "results.py")
+    assert spec is not None and spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    text = hook.fill_in((DOCS / "results.md").read_text("utf-8"))
+    assert "<!-- results" not in text and "| Epilepsy | 0.007468 |" in text and "141 / 141" in text
+
+
+def test_every_public_name_is_on_the_page_of_names() -> None:
+    text = (DOCS / "api.md").read_text("utf-8")
+    assert all(f"natvi.{room}" in text for room in natvi.ROOMS)
+    assert [f"{m}.{n}" for m, names in natvi.NAMES.items() for n in names if not re.search(rf"\b{n}\b", text)] == []
+
+
+def test_links_between_pages_lead_somewhere() -> None:
+    wrong = []
+    for page in [*DOCS.rglob("*.md"), REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md"]:
+        for target in re.findall(r"\]\(([^)#\s]+)(?:#[^)]*)?\)", page.read_text("utf-8")):
+            if not target.startswith(("http", "mailto")) and not (page.parent / target).exists():
+                wrong.append(f"{page.name}: {target}")
+    assert wrong == []

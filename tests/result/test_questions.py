@@ -218,6 +218,14 @@ def test_a_loaded_fit_asks_for_its_data(binary: natvi.Result, treated: pd.DataFr
         loaded.update("y ~ 1")
 
 
+def test_numbers_that_are_a_factor_have_levels(treated: pd.DataFrame) -> None:
+    fit = natvi.glm("y ~ x + C(site)", treated, family="bernoulli").fit(method="gva")
+    assert fit.compare("site", num_draws=50)["contrast"].tolist() == [f"{k} - 0" for k in range(1, 6)]
+    assert fit.means("site", num_draws=50)["site"].tolist() == list(range(6))
+    with pytest.raises(ValueError, match=r"Use compare\('site'\)"):
+        fit.slopes("site")
+
+
 def test_plots_of_answers(binary: natvi.Result) -> None:
     assert len(binary.plot_compare("arm").get_yticks()) == 2
     assert binary.plot_means("x").get_title() == "expected, by x"

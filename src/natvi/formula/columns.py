@@ -110,6 +110,12 @@ class ColumnRecipe:
         parts = [component for term in self.fixed + self.random for component in term.components]
         return tuple(sorted(frozenset().union(*(part.columns for part in [*parts, *self.offset]))))
 
+    @property
+    def factors(self) -> frozenset[str]:
+        """Names of the columns that are read as factors, numbers in `C(x)` among them."""
+        parts = [component for term in self.fixed + self.random for component in term.components]
+        return frozenset(part.column for part in parts if isinstance(part, Factor))
+
     def apply(self, new_data: Any) -> tuple[Array, Array, Array]:
         """Builds the design for new data.
 

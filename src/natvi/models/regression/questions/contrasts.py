@@ -111,7 +111,9 @@ def _column(fit: Averaged, sample: Sample, variable: str) -> pd.Series:
             f"{variable!r} is not among the columns that the model reads: {listing(used)}. Name one of these; an "
             "expression such as log(x) is asked about by its column x."
         )
-    return pd.Series(sample.frame[variable])
+    column = pd.Series(sample.frame[variable])
+    # numbers that the formula makes a factor of have levels and no slope
+    return column.astype("category") if variable in fit.columns.factors and _is_number(column) else column
 
 
 def _is_number(column: pd.Series) -> bool:

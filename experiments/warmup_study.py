@@ -3,9 +3,9 @@
     python -m experiments.warmup_study [real a9a ...]
 
 The last tenth of the training rows is held out, runs have a fifth of their length in Table 10, seeds are none of the
-table's. v starts at the responses' variance and falls by orders of magnitude; until IVON's curvature has followed, steps
-are far too long and ReLU units end where no row reaches them. A rise of the step size over a fifth of all steps keeps
-them alive.
+table's. v starts at the responses' variance and falls by orders of magnitude; until IVON's curvature has followed,
+steps are far too long and ReLU units end where no row reaches them. A rise of the step size over a fifth of all steps
+keeps them alive.
 """
 
 import sys

@@ -236,3 +236,20 @@ def test_progress_tells_rows_per_second(model, capsys, monkeypatch):
     assert "rows/s" in shown and "validation" in shown
     model.fit(X, y, **SMALL)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_batch_is_no_larger_than_the_data_unless_asked_for(model):
+    assert model.fit(X[:40], y[:40], epochs=1).steps == 1
+
+
+def test_a_step_size_that_diverges_in_finite_numbers_is_told(model):
+    fit = model.fit(X, y, **SMALL, step_size=1e6, schedule="constant")
+    assert fit.trust == "do not use"
+    assert "try a tenth" in fit.trust_reasons[0]
+    assert np.isfinite(fit.model.mean).all()
+
+
+@pytest.mark.parametrize("option", [{"step_size": "a"}, {"warmup": "a"}, {"patience": "a"}, {"start_sd": "a"}])
+def test_options_that_are_no_numbers(model, option):
+    with pytest.raises(ValueError, match=next(iter(option))):
+        model.fit(X, y, validation=(X, y), **option)

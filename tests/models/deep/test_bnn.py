@@ -1,6 +1,7 @@
 """Nets with Gaussian weights: fits, predictions, what they do not know, resuming, and input that is refused."""
 
 import signal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import pytest
 import natvi
 from natvi.models.deep import bnn as door
 from natvi.models.deep.nets import init_lenet5, init_mlp, lenet5, mlp
+from natvi.models.deep.training import Training, check_training
 from natvi.run import storage
 from natvi.run.outcome import Outcome
 from natvi.run.stochastic.loop import _Runner
@@ -249,7 +251,8 @@ def test_a_step_size_that_diverges_in_finite_numbers_is_told(model):
     assert np.isfinite(fit.model.mean).all()
 
 
-@pytest.mark.parametrize("option", [{"step_size": "a"}, {"warmup": "a"}, {"patience": "a"}, {"start_sd": "a"}])
-def test_options_that_are_no_numbers(model, option):
-    with pytest.raises(ValueError, match=next(iter(option))):
-        model.fit(X, y, validation=(X, y), **option)
+@pytest.mark.parametrize("name", ["step_size", "warmup", "patience", "start_sd", "annealing", "epochs"])
+def test_options_that_are_no_numbers(name):
+    training: Any = Training()
+    with pytest.raises(ValueError, match=name):
+        check_training(training._replace(**{name: "a"}), 1_000)

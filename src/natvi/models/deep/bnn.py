@@ -211,8 +211,6 @@ class BnnModel:
         clock: Stopwatch,
         at_start: Callable[[], float],
     ) -> Result:
-        epochs = len(fitted.trace)
-        watched = fitted.state.watched
         fit = BnnFit(
             net=self.net,
             mean=np.asarray(fitted.gaussian.mean),
@@ -221,7 +219,7 @@ class BnnModel:
             example_shape=X.shape[1:],
             num_rows=len(X),
             prior_sd=self._prior_sd,
-            validation=np.empty(0) if watched is None else np.asarray(watched.values)[:epochs],
+            validation=fitted.watched,
         )
         return Result(
             model=fit,

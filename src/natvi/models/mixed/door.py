@@ -21,6 +21,7 @@ from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, choose_method
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
@@ -51,6 +52,7 @@ class MixedModel(DrawsFromPrior):
     weight: np.ndarray | None = None  # how often each row counts, trials included
     constants: np.ndarray | None = None  # of the weighted log-likelihood of each row
     trials: np.ndarray | None = None
+    origin: Origin | None = None
 
     @property
     def constant(self) -> float:
@@ -178,6 +180,7 @@ class MixedModel(DrawsFromPrior):
             notes=self.notes,
             correlated=design.correlated,
             rows=Rows(design.X, self.y, design.offset, *extra),
+            origin=self.origin,
         )
 
 
@@ -260,4 +263,6 @@ def glmm(
     inside = chosen_prior.coordinates
     design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
     counts = (weight, rows.constants, rows.trials)
-    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts)
+    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
+    origin = Origin.of(formula, data, design.rows, **words)
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts, origin)

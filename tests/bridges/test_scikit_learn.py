@@ -159,3 +159,13 @@ def test_scikit_learns_own_checks(estimator):
         if one["status"] not in ("passed", "skipped")
     ]
     assert failed == []
+
+
+def test_labels_that_are_missing_and_settings_that_cannot_be():
+    X, y = np.arange(8.0).reshape(4, 2), np.array(["a", None, "b", "a"], dtype=object)
+    with pytest.raises(ValueError, match="1 missing labels of 4"):
+        DeepGLMClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="'normal' or 'poisson'"):
+        DeepGLMRegressor(response="bernoulli").fit(X, X[:, 0])
+    with pytest.raises(ValueError, match="random_state"):
+        DeepGLMRegressor(random_state="a").fit(X, X[:, 0])

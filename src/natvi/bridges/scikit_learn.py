@@ -16,13 +16,14 @@ except ImportError as error:  # pragma: no cover
         "DeepGLMRegressor and DeepGLMClassifier need scikit-learn: pip install 'natvi[sklearn]'."
     ) from error
 
-from natvi.models.deep.glm_door import BETA2, fit_deep_glm
+from natvi.models.deep.glm_door import BETA2, WARMUP, fit_deep_glm
 from natvi.models.deep.stream import Stream, learn
 from natvi.models.deep.training import Training
 from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.run import storage
 from natvi.run.clock import Stopwatch
+from natvi.run.settings import check_count
 from natvi.show.plots import relevance_bars
 
 LARGEST_BATCH, STEPS_PER_EPOCH = 128, 20
@@ -129,6 +130,7 @@ class _DeepGLM(BaseEstimator):
             optimizer,
             step_size,
             self.schedule,
+            warmup=WARMUP if optimizer == "ivon" else 0.0,
             epochs=self.epochs,
             batch_size=usual if self.batch_size is None else self.batch_size,
             num_samples=self.num_samples,
@@ -141,7 +143,11 @@ class _DeepGLM(BaseEstimator):
     def _seed(self) -> int:
         if isinstance(self.random_state, np.random.RandomState):
             return int(self.random_state.randint(2**31 - 1))
-        return int(np.random.default_rng().integers(2**31 - 1)) if self.random_state is None else int(self.random_state)
+        if self.random_state is None:
+            return int(np.random.default_rng().integers(2**31 - 1))
+        if isinstance(self.random_state, bool) or not isinstance(self.random_state, int | np.integer):
+            raise ValueError(f"random_state must be a whole number, a RandomState or None; got {self.random_state!r}.")
+        return int(self.random_state)
 
     def _names(self) -> tuple[str, ...]:
         named = getattr(self, "feature_names_in_", None)
@@ -182,7 +188,7 @@ class _DeepGLM(BaseEstimator):
         """Return the mean log-likelihood of rows under the posterior predictive."""
         check_is_fitted(self, "result_")
         X = self._inputs(X, reset=False)
-        return float(np.mean(self._model.log_density(X, self._coded(y), num_draws)))
+        return float(np.mean(self._model.log_density(X, self._coded(y), check_count("num_draws", num_draws))))
 
     def _coded(self, y: Any) -> np.ndarray:
         return np.asarray(y, dtype=np.float64)
@@ -222,6 +228,13 @@ class _DeepGLM(BaseEstimator):
         return estimator
 
 
+def check_labels(y: Any) -> None:
+    """Refuse labels among which some are missing."""
+    missing = int(pd.isna(y).sum())
+    if missing:
+        raise ValueError(f"y holds {missing} missing labels of {len(y):,}. Remove those rows, or give them a label.")
+
+
 class DeepGLMRegressor(RegressorMixin, _DeepGLM):
     """A Bayesian perceptron for numbers, which finds the inputs that matter (paper, Section 8.4).
 
@@ -233,7 +246,8 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
         optimizer: `ivon`, `adam`, `nadam`, `snngm`, `nagm`, `pga` or `vogn`; "auto" takes `snngm` below 10,000 rows and
             `ivon` from there on.
         step_size: The largest step size; by default the optimizer's usual one, of `snngm` 0.01.
-        schedule: "cosine" comes down to zero over all epochs, "constant" does not.
+        schedule: "cosine" comes down to zero over all epochs, "constant" does not. Along a cosine the steps of `ivon`
+            rise first, over a fifth of the epochs.
         epochs: Passes over the data.
         batch_size: Rows per step; by default 128, fewer where that would be less than 20 steps an epoch.
         num_samples: Draws of the weights per step.
@@ -299,17 +313,24 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
     def fit(self, X: Any, y: Any) -> "DeepGLMRegressor":
         """Fit to rows `X` `(n, p)`, an array or a data frame, and responses `y`."""
         X, y = self._inputs(X, y, y_numeric=True)
-        return self._fit(X, y, self.response)
+        return self._fit(X, y, self._kind())
 
     def partial_fit(self, X: Any, y: Any) -> "DeepGLMRegressor":
         """Learn from one more piece of the data; the first piece sets the scales."""
         X, y = self._inputs(X, y, reset=not hasattr(self, "result_"), y_numeric=True)
-        return self._learn(X, y, self.response)
+        return self._learn(X, y, self._kind())
+
+    def _kind(self) -> str:
+        if self.response not in ("normal", "poisson"):
+            raise ValueError(
+                f"response must be 'normal' or 'poisson'; got {self.response!r}. Classes are for DeepGLMClassifier."
+            )
+        return self.response
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the expected response of every row."""
         check_is_fitted(self, "result_")
-        return self._model.expected(self._inputs(X, reset=False), self.num_draws)
+        return self._model.expected(self._inputs(X, reset=False), check_count("num_draws", self.num_draws))
 
     def predict_interval(self, X: Any, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of a new response for every row."""
@@ -336,6 +357,7 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
     def fit(self, X: Any, y: Any) -> "DeepGLMClassifier":
         """Fit to rows `X` `(n, p)`, an array or a data frame, and labels `y`."""
         X, y = self._inputs(X, y)
+        check_labels(y)
         check_classification_targets(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
         return self._fit(X, coded, *self._kind())
@@ -368,7 +390,7 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
     def predict_proba(self, X: Any) -> np.ndarray:
         """Return the predictive probability of every class, `(n, classes)`."""
         check_is_fitted(self, "result_")
-        table = self._model.expected(self._inputs(X, reset=False), self.num_draws)
+        table = self._model.expected(self._inputs(X, reset=False), check_count("num_draws", self.num_draws))
         table = np.column_stack([1 - table, table]) if table.ndim == 1 else table
         return table / table.sum(axis=1, keepdims=True)
 

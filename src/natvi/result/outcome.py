@@ -4,7 +4,9 @@ from natvi.run import Outcome
 
 ADVICE = {
     Outcome.CONVERGED: "The bound stopped rising: this is its maximum to working accuracy.",
-    Outcome.MAX_STEPS: "The step limit came first. Go on with fit(state=result.state), or raise max_steps.",
+    Outcome.MAX_STEPS: (
+        "The step limit came first. Go on with fit(state=result.state), or allow more: max_steps, of nets epochs."
+    ),
     Outcome.STOPPED_EARLY: (
         "The validation log-likelihood no longer rose, so the fit stopped early and kept its best point."
     ),

@@ -20,6 +20,16 @@ def check_count(name: str, value: Any, least: int = 1) -> int:
     return int(value)
 
 
+def is_real(value: Any) -> bool:
+    """Whether a value is a real number; yes and no are none.
+
+    Example:
+        >>> is_real(0.1), is_real("0.1"), is_real(True)
+        (True, False, False)
+    """
+    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
+
+
 def check_seed(seed: Any) -> int:
     """Return the seed, or say what is wrong with it.
 
@@ -39,7 +49,6 @@ def check_seconds(name: str, value: Any) -> float:
         >>> check_seconds("checkpoint_seconds", 2)
         2.0
     """
-    number = isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
-    if not number or not (math.isfinite(value) and value >= 0):
+    if not is_real(value) or not (math.isfinite(value) and value >= 0):
         raise ValueError(f"{name} must be a number of seconds, zero or more, e.g. 2.0; got {value!r}.")
     return float(value)

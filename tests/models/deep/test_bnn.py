@@ -1,6 +1,7 @@
 """Nets with Gaussian weights: fits, predictions, what they do not know, resuming, and input that is refused."""
 
 import signal
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -11,6 +12,7 @@ import pytest
 import natvi
 from natvi.models.deep import bnn as door
 from natvi.models.deep.nets import init_lenet5, init_mlp, lenet5, mlp
+from natvi.models.deep.training import Training, check_training
 from natvi.run import storage
 from natvi.run.outcome import Outcome
 from natvi.run.stochastic.loop import _Runner
@@ -236,3 +238,21 @@ def test_progress_tells_rows_per_second(model, capsys, monkeypatch):
     assert "rows/s" in shown and "validation" in shown
     model.fit(X, y, **SMALL)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_batch_is_no_larger_than_the_data_unless_asked_for(model):
+    assert model.fit(X[:40], y[:40], epochs=1).steps == 1
+
+
+def test_a_step_size_that_diverges_in_finite_numbers_is_told(model):
+    fit = model.fit(X, y, **SMALL, step_size=1e6, schedule="constant")
+    assert fit.trust == "do not use"
+    assert "try a tenth" in fit.trust_reasons[0]
+    assert np.isfinite(fit.model.mean).all()
+
+
+@pytest.mark.parametrize("name", ["step_size", "warmup", "patience", "start_sd", "annealing", "epochs"])
+def test_options_that_are_no_numbers(name):
+    training: Any = Training()
+    with pytest.raises(ValueError, match=name):
+        check_training(training._replace(**{name: "a"}), 1_000)

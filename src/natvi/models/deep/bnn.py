@@ -22,11 +22,13 @@ from natvi.result.trust import CARE, REFUSE, Trust
 from natvi.run import storage
 from natvi.run.clock import Stopwatch
 from natvi.run.fitted import Fitted
+from natvi.run.settings import is_real
 from natvi.target.priors.independent_normal import IndependentNormal
 from natvi.target.rows import FunctionRows
 from natvi.x64 import float32
 
 WATCH_DRAWS = 8
+LARGEST_BATCH = 128  # unless asked for
 INDEPENDENT = "weights are taken as independent: the spread of predictions is a lower bound of what is not known"
 
 
@@ -61,7 +63,7 @@ def bnn(
     """
     if not callable(apply):
         raise ValueError(f"apply must be a function of (params, X); got a {type(apply).__name__}.")
-    if isinstance(prior_sd, bool) or not 0 < prior_sd < np.inf:
+    if not is_real(prior_sd) or not 0 < prior_sd < np.inf:
         raise ValueError(f"prior_sd must be positive and finite; got {prior_sd!r}.")
     layout = Layout.of(params)
     with float32():
@@ -86,7 +88,7 @@ class BnnModel:
         schedule: str = "cosine",
         warmup: float = 0.0,
         epochs: int = 20,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         num_samples: int = 1,
         start_sd: float | None = None,
         validation: Any = None,
@@ -110,7 +112,7 @@ class BnnModel:
             schedule: "cosine" comes down to zero over all epochs, "constant" does not.
             warmup: The share of all steps over which the step size rises first.
             epochs: Passes over the data.
-            batch_size: Examples per step.
+            batch_size: Examples per step; by default 128, or all where there are fewer.
             num_samples: Draws of the weights per step.
             start_sd: The sd of every parameter before the first step; by default 1 / sqrt(n), of IVON 1 / sqrt(0.1 n).
             validation: (X, y) to hold the net against after every epoch.
@@ -127,6 +129,7 @@ class BnnModel:
         X = check_examples(X)
         columns = self._columns(X)
         y = check_response(y, len(X), self.net.likelihood, columns)
+        batch_size = min(LARGEST_BATCH, len(X)) if batch_size is None else batch_size
         training = Training(
             optimizer, step_size, schedule, warmup, epochs, batch_size, num_samples, start_sd, patience, seed
         )
@@ -140,7 +143,8 @@ class BnnModel:
             target, start = self.prepare(rows, training)
             keeping = {"state": state, "progress": progress, "checkpoint": checkpoint}
             fitted = train(target, start, rows, training, watch=watch, checkpoint_seconds=checkpoint_seconds, **keeping)
-        return self._result(fitted, X, columns, training, clock)
+        few = jax.tree.map(lambda a: a[: training.batch_size], rows)
+        return self._result(fitted, X, columns, training, clock, lambda: first_bound(target, start, few))
 
     def prepare(self, rows: dict[str, np.ndarray], training: Training) -> tuple[FunctionRows, CovarianceGaussian]:
         """Return the log-density, with one row standing for all, and the Gaussian to start from."""
@@ -198,7 +202,15 @@ class BnnModel:
 
         return value
 
-    def _result(self, fitted: Fitted, X: np.ndarray, columns: int, training: Training, clock: Stopwatch) -> Result:
+    def _result(
+        self,
+        fitted: Fitted,
+        X: np.ndarray,
+        columns: int,
+        training: Training,
+        clock: Stopwatch,
+        at_start: Callable[[], float],
+    ) -> Result:
         fit = BnnFit(
             net=self.net,
             mean=np.asarray(fitted.gaussian.mean),
@@ -219,9 +231,31 @@ class BnnModel:
             seconds=clock.read(),
             trace=np.asarray(fitted.trace, dtype=np.float64),
             state=fitted.state,
-            check=lambda: concerns(fitted.trace, fitted.elbo_se),
+            check=lambda: (*worse_than_start(fitted.elbo, at_start()), *concerns(fitted.trace, fitted.elbo_se)),
             steps=fitted.steps,
         )
+
+
+def first_bound(target: FunctionRows, start: CovarianceGaussian, rows: dict[str, np.ndarray]) -> float:
+    """Return the bound before the first step, roughly: the log-density of one batch at the mean, and the entropy."""
+    with float32():
+        here = target.with_rows(jax.tree.map(jnp.asarray, rows))
+        value = jax.jit(lambda target, mean: target.value(mean))(here, start.mean)
+        d = start.mean.shape[0]
+        return float(value + start.factor.log_determinant() + 0.5 * d * (1 + np.log(2 * np.pi)))
+
+
+def worse_than_start(elbo: float, at_start: float) -> tuple[Trust, ...]:
+    """Say so where training ended far below where it began, which numbers that stay finite do not betray.
+
+    Example:
+        >>> worse_than_start(-900.0, -1000.0)
+        ()
+    """
+    if not np.isfinite(elbo) or elbo >= at_start - 0.5 * abs(at_start):
+        return ()
+    text = f"the bound ended at {elbo:,.4g}, and was {at_start:,.4g} before the first step: the step size is too long"
+    return (Trust(REFUSE, (f"{text}, try a tenth of it",)),)
 
 
 def concerns(trace: np.ndarray, elbo_se: float = 0.0) -> tuple[Trust, ...]:

@@ -20,6 +20,7 @@ from natvi.x64 import float32
 
 WATCH_DRAWS = 8
 BETA2 = 0.999  # small nets take few steps, and a normal response's curvature rises as its variance falls
+WARMUP = 0.2  # of IVON: long steps before its curvature has followed switch units off (experiments.warmup_study)
 
 
 class Scales(NamedTuple):
@@ -85,7 +86,7 @@ def fit_deep_glm(
     """
     if response not in RESPONSES:
         raise ValueError(f"response must be one of {', '.join(map(repr, RESPONSES))}, not {response!r}.")
-    training = training or Training(beta2=BETA2)
+    training = training or Training(beta2=BETA2, warmup=WARMUP)
     X, y = check_rows(X, y, response, num_classes)
     check_training(training, len(X))
     check_hidden(hidden)

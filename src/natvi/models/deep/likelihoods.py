@@ -115,8 +115,8 @@ def check_response(y: Any, num_rows: int, likelihood: Likelihood, columns: int) 
         strange = y[(y < 0) | (y >= classes) | (y != np.floor(y))]
         if strange.size:
             raise ValueError(
-                f"Labels must be 0, ..., {classes - 1}, one for each of the net's {classes} classes; got "
-                f"{strange[0]!r} among {strange.size:,} others. Recode them, or widen the net's last layer."
+                f"Labels must be 0, ..., {classes - 1}, one for each of the net's {classes} classes; {strange.size:,} "
+                f"of {y.size:,} are not, e.g. {strange[0]}. Recode them, or widen the net's last layer."
             )
         return y.astype(np.int32 if likelihood.name == "categorical" else np.float32)
     if likelihood.name == "poisson" and ((y < 0) | (y != np.floor(y))).any():

@@ -94,13 +94,17 @@ def lenet5_features(params: dict[str, Any], images: Array) -> Float[Array, "n h"
 
 
 def convolve(x: Float[Array, "c h w n"], layer: dict[str, Any], padding: int) -> Float[Array, "k h2 w2 n"]:
-    """Return the convolution as one matrix product over patches."""
+    """Return the convolution as one matrix product over patches.
+
+    Patches are laid out by columns first, then by rows: ten large pieces to put together, and to add up on the way
+    back, where all shifts at once would be twenty-five small ones.
+    """
     kernel = layer["w"]
     rows, columns, inputs, outputs = kernel.shape
     x = jnp.pad(x, ((0, 0), (padding, padding), (padding, padding), (0, 0)))
     height, width = x.shape[1] - rows + 1, x.shape[2] - columns + 1
-    shifts = [(i, j) for i in range(rows) for j in range(columns)]
-    patches = jnp.concatenate([x[:, i : i + height, j : j + width] for i, j in shifts])
+    strips = jnp.concatenate([x[:, :, j : j + width] for j in range(columns)])
+    patches = jnp.concatenate([strips[:, i : i + height] for i in range(rows)])
     out = kernel.reshape(-1, outputs).T @ patches.reshape(rows * columns * inputs, -1) + layer["b"][:, None]
     return out.reshape(outputs, height, width, -1)
 

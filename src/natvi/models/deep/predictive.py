@@ -1,5 +1,6 @@
 """The posterior predictive of a net: averages over weights, in pieces that fit into memory."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -10,7 +11,8 @@ from jaxtyping import Array, Float
 
 from natvi.models.deep.net_rows import NetRows
 
-PIECE = 250  # examples at a time: what a convolution lays out for more leaves the cache
+PIECE = 250  # examples at a time, at least: what a convolution lays out for more leaves the cache
+PIECE_NUMBERS = 200_000  # of small examples as many as make so many numbers: every piece costs a round of the loop
 
 
 class Sums:
@@ -42,7 +44,8 @@ def _one_draw(net: NetRows, theta: Float[Array, " d"], pieces: Any) -> tuple[Any
 def over_draws(net: NetRows, draws: Any, X: Any, y: Any = None) -> Sums:
     """Return the sums over weight draws: an iterable of flat vectors."""
     n, sums = len(X), Sums(len(X))
-    pieces = {"x": _in_pieces(X)} | ({} if y is None else {"y": _in_pieces(y)})
+    width = math.prod(X.shape[1:])
+    pieces = {"x": _in_pieces(X, width)} | ({} if y is None else {"y": _in_pieces(y, width)})
     for theta in draws:
         found = _one_draw(net, theta, pieces)
         mean = np.asarray(found[0])[:n].astype(np.float64)
@@ -58,9 +61,9 @@ def over_draws(net: NetRows, draws: Any, X: Any, y: Any = None) -> Sums:
     return sums
 
 
-def _in_pieces(a: Any) -> Array:
-    """Return an array cut into pieces of equal length, the last one filled up with the first row."""
-    size = min(PIECE, len(a))
+def _in_pieces(a: Any, width: int) -> Array:
+    """Return an array cut into pieces for examples of `width` numbers, the last one filled up with the first row."""
+    size = min(max(PIECE, PIECE_NUMBERS // max(1, width)), len(a))
     missing = -len(a) % size
     filled = np.concatenate([a, np.repeat(a[:1], missing, axis=0)]) if missing else np.asarray(a)
     return jnp.asarray(filled.reshape(-1, size, *a.shape[1:]))

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from natvi import optimize
@@ -16,6 +15,7 @@ from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
 from natvi.run.batches.row_batches import ArrayBatches
 from natvi.run.fitted import Fitted
+from natvi.run.settings import check_count, is_real
 from natvi.run.stochastic.loop import wander
 
 # where the paper names one, the paper's; the others did well on LeNet-5 and small perceptrons
@@ -130,27 +130,25 @@ def check_training(training: Training, num_rows: int) -> None:
     if training.schedule not in ("cosine", "constant"):
         raise ValueError(f"schedule must be 'cosine' or 'constant', not {training.schedule!r}.")
     for name in ("epochs", "batch_size", "num_samples"):
-        value = getattr(training, name)
-        if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < 1:
-            raise ValueError(f"{name} must be a whole number of at least 1; got {value!r}.")
+        check_count(name, getattr(training, name))
     if training.batch_size > num_rows:
         raise ValueError(
             f"batch_size={training.batch_size:,} is larger than the data, {num_rows:,} examples. Give at most that."
         )
-    if not 0 <= training.warmup < 1:
+    if not is_real(training.warmup) or not 0 <= training.warmup < 1:
         raise ValueError(
             f"warmup is the share of steps with a rising step size, from 0 to below 1; got {training.warmup!r}."
         )
-    if not 0 <= training.annealing <= 1:
+    if not is_real(training.annealing) or not 0 <= training.annealing <= 1:
         raise ValueError(
             f"annealing is the share of steps in which rows weigh more than once, 0 to 1; got {training.annealing!r}."
         )
     for name in ("step_size", "start_sd"):
         value = getattr(training, name)
-        if value is not None and not 0 < value < math.inf:
+        if value is not None and (not is_real(value) or not 0 < value < math.inf):
             raise ValueError(f"{name} must be positive and finite, or None; got {value!r}.")
-    if training.patience is not None and training.patience < 1:
-        raise ValueError(f"patience must be at least 1, or None for no early stopping; got {training.patience!r}.")
+    if training.patience is not None:
+        check_count("patience", training.patience)
 
 
 class PointMove(NamedTuple):

@@ -180,7 +180,7 @@ def wander(
 
 def _last_bound(state: StochasticState) -> tuple[float, float]:
     """Return the mean of the last estimates of the bound and its standard error, NaN where there are none."""
-    finite = np.asarray(state.window)[np.isfinite(state.window)]
+    finite = np.asarray(state.window, dtype=np.float64)[np.isfinite(state.window)]
     if len(finite) < 2:
         return (float(finite[0]) if len(finite) else np.nan), np.nan
     return float(finite.mean()), float(finite.std(ddof=1)) / len(finite) ** 0.5

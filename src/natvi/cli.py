@@ -74,7 +74,7 @@ def fit(
     loop = _given(max_steps=max_steps, tolerance=tolerance, checkpoint=checkpoint)
     if has_dot(formula):  # what it stands for only the data can tell
         formula = expand_dot(formula, _read(data), weights)
-    grouped = parse_formula(formula).group is not None
+    grouped = parse_formula(formula).has_groups
     if grouped:
         for name, value in (("structure", structure), ("batch_size", batch_size)):
             if value is not None:

@@ -78,8 +78,8 @@ def _same(first: TermDesign, second: TermDesign) -> str:
         name = outer.group
         return (
             f"every level of {name!r} occurs with one level of {other!r} only, so that {inner.group!r} and {name!r} "
-            f"are the same factor: {name} is nested in {other}, not the other way round. Write (1 | {other}/{name}), or "
-            f"(1 | {other}) + (1 | {name})."
+            f"are the same factor: {name} is nested in {other}, not the other way round. Write (1 | {other}/{name}), "
+            f"or (1 | {other}) + (1 | {name})."
         )
     return (
         f"{first.group!r} and {second.group!r} are the same factor up to the names of their levels: the data cannot "

@@ -10,6 +10,7 @@ from natvi.linalg import ArrowVector
 from natvi.linalg.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit, Source
+from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.mixed.groups import plain_labels
 from natvi.models.regression import file_check
@@ -79,7 +80,7 @@ def restore(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CrossedF
         "effect_sd": arrays["effect_sd"],
         "choice": document["choice"],
     }
-    return _gaussian(arrays, common)
+    return _integrated(arrays, common, document) if "integrated" in document else _gaussian(arrays, common)
 
 
 def _gaussian(arrays: dict[str, np.ndarray], common: dict[str, Any]) -> GaussianCrossedFit:
@@ -96,3 +97,29 @@ def _gaussian(arrays: dict[str, np.ndarray], common: dict[str, Any]) -> Gaussian
         raise ValueError("the pattern does not belong to the effects of the model")
     source = Source(mean, factor, CrossPattern(level, coordinate, nothing, nothing))  # type: ignore[arg-type]
     return GaussianCrossedFit(**common, source=source, shared_covariance=arrays["shared_covariance"])
+
+
+def _integrated(arrays: dict[str, np.ndarray], common: dict[str, Any], document: dict[str, Any]) -> IntegratedFit:
+    weights, hyper, drawn = arrays["draws_weights"], arrays["points_hyper"], arrays["draws_beta"]
+    m, p, d = len(weights), len(common["fixed_names"]), len(drawn)
+    h = len(common["prior"].mean) - p
+    shapes = {
+        "points_hyper": (m, h),
+        "points_beta": (m, p),
+        "points_covariance": (m, p, p),
+        "draws_beta": (d, p),
+        "draws_effects": (d, len(common["effect_mean"])),
+    }
+    for name, shape in shapes.items():
+        if arrays[name].shape != shape or d % max(m, 1) or not d:
+            raise ValueError(f"the array {name!r} has shape {arrays[name].shape}, and {shape} is needed")
+    return IntegratedFit(
+        **common,
+        hyper=hyper,
+        weights=weights,
+        beta=arrays["points_beta"],
+        beta_covariance=arrays["points_covariance"],
+        drawn_beta=drawn,
+        drawn_effects=arrays["draws_effects"],
+        pareto_k=float(document["integrated"]["pareto_k"]),
+    )

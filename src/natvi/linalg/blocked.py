@@ -58,10 +58,10 @@ class CrossPattern(eqx.Module):
         lower: The one with the lower coordinate.
     """
 
-    level: Int[Array, " E"]
-    coordinate: Int[Array, " E"]
-    higher: Int[Array, " Q"]
-    lower: Int[Array, " Q"]
+    level: Int[Array | np.ndarray, " E"]
+    coordinate: Int[Array | np.ndarray, " E"]
+    higher: Int[Array | np.ndarray, " Q"]
+    lower: Int[Array | np.ndarray, " Q"]
 
     def cholesky(self, matrix: BlockedMatrix) -> BlockedFactor:
         """Return T with `T T' =` the matrix; NaN entries where it is not positive definite."""
@@ -144,7 +144,7 @@ def cross_pattern(level: np.ndarray, coordinates: np.ndarray) -> tuple[CrossPatt
     at, coordinate = keys // max(width, 1), keys % max(width, 1)
     higher, lower = _pairs_of_pairs(np.bincount(at)) if len(keys) else (np.zeros(0, int), np.zeros(0, int))
     parts = (at, coordinate, higher, lower)
-    return CrossPattern(*(part.astype(np.int32) for part in parts)), pair.reshape(coordinates.shape)  # type: ignore[arg-type]
+    return CrossPattern(*(part.astype(np.int32) for part in parts)), pair.reshape(coordinates.shape)
 
 
 def count_pairs_of_pairs(level: np.ndarray) -> int:

@@ -78,9 +78,7 @@ class CrossedGiven(eqx.Module):
         alone = Expected(part.value, ArrowVector(part.grad.local, slope[:0]), hess)
         return term.put(total, alone, slice(0, 0)), slope
 
-    def _add_shared(
-        self, total: Expected, q: Any, score: Float[Array, " h"]
-    ) -> tuple[Expected, Float[Array, " h"]]:
+    def _add_shared(self, total: Expected, q: Any, score: Float[Array, " h"]) -> tuple[Expected, Float[Array, " h"]]:
         """Add the priors of coefficients and `hyper`: those of the coefficients are normals."""
         whole, p = self.whole, self.whole.p
         value, (local, shared), hess = total

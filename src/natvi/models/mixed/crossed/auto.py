@@ -1,7 +1,7 @@
 """Which method fits a crossed model: the joint Gaussian where the integrated answer agrees, else that answer.
 
-The joint Gaussian is right about coefficients and too narrow about sds where levels are few. The integrated answer costs
-some hundred short ascents and is the better one, so that it judges the Gaussian; it is itself judged by how far
+The joint Gaussian is right about coefficients and too narrow about sds where levels are few. The integrated answer
+costs some hundred short ascents and is the better one, so that it judges the Gaussian; it is itself judged by how far
 the exact density given the hyper-parameters would move it (`integrated.method`).
 """
 
@@ -139,7 +139,7 @@ def _named(points: Points, stage: CrossedStage, why: str) -> IntegratedFit:
         middle = np.tensordot(w, m, axes=1)
         variance = np.tensordot(w, np.einsum("skkn->skn", V) + (m - middle) ** 2, axes=1)
         mean[term.own], sd[term.own] = middle.ravel(), np.sqrt(np.maximum(variance, 0.0)).ravel()
-    draws = found.draws.reshape(-1, found.draws.shape[-1])
+    draws = np.asarray(found.draws).reshape(-1, found.draws.shape[-1])
     inside = built.plan.num_local * built.plan.num_levels
     first = draws[:, :inside].reshape(len(draws), built.plan.num_local, -1)[..., built.place]
     flat = np.concatenate([first.reshape(len(draws), -1), draws[:, inside:]], axis=1)
@@ -147,9 +147,9 @@ def _named(points: Points, stage: CrossedStage, why: str) -> IntegratedFit:
         **{**model.parts(), "choice": why, "effect_mean": mean, "effect_sd": sd},
         hyper=points.hyper,
         weights=w,
-        beta=found.beta,
-        beta_covariance=found.beta_covariance,
-        drawn_beta=found.beta_draws.reshape(len(draws), -1),
+        beta=np.asarray(found.beta),
+        beta_covariance=np.asarray(found.beta_covariance),
+        drawn_beta=np.asarray(found.beta_draws).reshape(len(draws), -1),
         drawn_effects=flat,
         pareto_k=points.k,
     )
@@ -181,5 +181,3 @@ def _separation(model: CrossedFit) -> tuple[Trust, ...]:
     found = separated(model.rows.X, model.rows.y, model.fixed_names, model.family)
     cure = "merge levels, drop columns or set a tighter prior"
     return tuple(Trust(CARE, (f"{reason} (separation); {cure}",)) for reason in found)
-
-

@@ -1,4 +1,4 @@
-"""How far the answers of a crossed model can be trusted: the Gaussian held against the integrated one, and that itself."""
+"""How far answers of a crossed model can be trusted: the Gaussian held against the integrated one, and that itself."""
 
 import numpy as np
 import pandas as pd

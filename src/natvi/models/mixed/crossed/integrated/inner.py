@@ -1,5 +1,6 @@
 """The best Gaussian of coefficients and effects given sds, correlations and dispersion, at many such points."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ from natvi.linalg import ArrowVector
 from natvi.linalg.blocked import BlockedMatrix
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step, is_stalled
 from natvi.optimize.structured.blocked_system import BlockedNatural, BlockedSystem
+from natvi.optimize.system import Packed
 from natvi.run.compiled_code import quick_jit
 from natvi.target.mixed.crossed import CrossedTarget
 from natvi.target.mixed.crossed_given import CrossedGiven
@@ -20,11 +22,12 @@ from natvi.x64 import float64, to_host
 MOST_STEPS = 60
 SETTLED, LITTLE = 1e-6, 1e-12  # sds by which a step may still move; relative rise of the bound
 AT_ONCE = 8  # points per compiled call
-CHECK_DRAWS = 32  # pairs of draws that see how far a Gaussian is from the exact density given the point
+CHECK_DRAWS = 64  # that see how far a Gaussian is from the exact density given the point, in pairs
+DRAWS_EACH = 8  # kept of every Gaussian, in pairs
 
 
 class Around(NamedTuple):
-    """Where inner Gaussians start: the mean at some point, and the information that rows and coefficients' prior give."""
+    """Where inner Gaussians start: the mean at some point, and the information of rows and coefficients' prior."""
 
     mean: ArrowVector
     information: BlockedMatrix
@@ -73,7 +76,8 @@ def _begin(given: CrossedGiven, around: Around) -> tuple[BlockedSystem, BlockedN
     return BlockedSystem.around(given, given.whole.pattern, start), start
 
 
-def _solve(given: CrossedGiven, around: Around) -> tuple[Inner, BlockedPrecision]:
+def _solve(given: CrossedGiven, around: Around) -> tuple[Inner, Packed]:
+    """Climb to the best Gaussian; return what is found there, and its natural parameters."""
     system, start = _begin(given, around)
 
     def going(state: AscentState) -> Array:
@@ -83,10 +87,9 @@ def _solve(given: CrossedGiven, around: Around) -> tuple[Inner, BlockedPrecision
         return (state.evaluated < MOST_STEPS) & ~done & ~is_stalled(state) & ~lost
 
     end = jax.lax.while_loop(going, lambda state: ascent_step(system, state), _typed(ascent_init(system, start)))
-    q = system.gaussian(end.x)
-    _, score = given.expected_and_score(q)
+    _, score = given.expected_and_score(system.gaussian(end.x))
     settled = (jnp.max(jnp.abs(end.residual.shared)) < 1e3 * SETTLED).astype(jnp.float64)
-    return Inner(end.elbo, score, settled), q
+    return Inner(end.elbo, score, settled), end.x
 
 
 def _typed(state: AscentState) -> AscentState:
@@ -94,61 +97,66 @@ def _typed(state: AscentState) -> AscentState:
 
 
 @quick_jit
-def _look(target: CrossedTarget, around: Around, points: Float[Array, "m h"]) -> Inner:
-    return jax.lax.map(lambda hyper: _solve(CrossedGiven(target, hyper), around)[0], points)
+def _look(target: CrossedTarget, around: Around, points: Float[Array, "m h"]) -> tuple[Inner, Packed]:
+    return jax.lax.map(lambda hyper: _solve(CrossedGiven(target, hyper), around), points)
+
+
+def _gaussian(given: CrossedGiven, around: Around, x: Packed) -> BlockedPrecision:
+    return _begin(given, around)[0].gaussian(x)
 
 
 @quick_jit
-def _settle(target: CrossedTarget, around: Around, hyper: Float[Array, " h"]) -> Around:
+def _settle(target: CrossedTarget, around: Around, hyper: Float[Array, " h"], x: Packed) -> Around:
     """Return what is around the best Gaussian at a point."""
     given = CrossedGiven(target, hyper)
-    _, q = _solve(given, around)
+    q = _gaussian(given, around, x)
     hess = given.expected(q).hess
     information = jax.tree.map(lambda a, b: -a - b, hess, given.prior_precision(hess))
     return Around(q.mean, information)
 
 
-def _describe_one(
-    target: CrossedTarget, around: Around, hyper: Float[Array, " h"], key: Array, fixed: Array, num_draws: int
+@quick_jit
+def _describe(
+    target: CrossedTarget, around: Around, points: Array, inner: Inner, x: Packed, keys: Array, fixed: Array
 ) -> Described:
-    given = CrossedGiven(target, hyper)
-    inner, q = _solve(given, around)
-    p = target.p
+    """Describe the Gaussians at some points; ratios of p and q are taken at the same whitened draws everywhere."""
+    each = (points, inner, x, keys)
+    return jax.lax.map(lambda at: _describe_one(target, around, at[0], at[1], at[2], at[3], fixed), each)
+
+
+def _describe_one(
+    target: CrossedTarget, around: Around, hyper: Array, inner: Inner, x: Packed, key: Array, fixed: Array
+) -> Described:
+    given, p = CrossedGiven(target, hyper), target.p
+    q = _gaussian(given, around, x)
     constant = q.factor.log_determinant() - 0.5 * q.dimension * jnp.log(2 * jnp.pi)
 
-    def log_weight(key: Array) -> Array:
-        z = _normal(q, key)
+    def log_ratio(key: Array) -> Array:
+        z, sign = _normal(q, key[0]), key[1]
         square = 0.5 * (jnp.sum(z.local**2) + jnp.sum(z.shared**2))
-        pair = [given.value(q.push(jax.tree.map(lambda a, s=s: s * a, z))) for s in (1.0, -1.0)]
-        return jnp.stack(pair) - constant + square
-
-    ratios = jax.lax.map(log_weight, jax.random.split(fixed, CHECK_DRAWS))
-    spread = jnp.mean((ratios - inner.bound) ** 2)
+        return given.value(q.push(jax.tree.map(lambda a: sign * a, z))) - constant + square
 
     def draw(key: Array) -> ArrowVector:
-        z = _normal(q, key)
-        pair = [q.push(jax.tree.map(lambda a, s=s: s * a, z)) for s in (1.0, -1.0)]
-        return jax.tree.map(lambda a, b: jnp.stack([a, b]), *pair)
+        z, sign = _normal(q, key[0]), key[1]
+        return q.push(jax.tree.map(lambda a: sign * a, z))
 
-    local, shared = jax.lax.map(draw, jax.random.split(key, num_draws // 2))
-    shared = shared.reshape(num_draws, -1)
-    flat = jnp.concatenate([local.reshape(num_draws, -1), shared[:, p:]], axis=1)
+    ratios = jax.lax.map(log_ratio, _pairs(fixed, CHECK_DRAWS))
+    spread = jnp.mean((ratios - inner.bound) ** 2)
+    local, shared = jax.lax.map(draw, _pairs(key, DRAWS_EACH))
+    flat = jnp.concatenate([local.reshape(DRAWS_EACH, -1), shared[:, p:]], axis=1)
     effects = [term.moments(q, 0, 0) for term in given.terms()]
-    covariance = q.covariance[:p, :p]
-    return Described(inner, q.mean.shared[:p], covariance, effects, spread, flat, shared[:, :p])
+    return Described(inner, q.mean.shared[:p], q.covariance[:p, :p], effects, spread, flat, shared[:, :p])
+
+
+def _pairs(key: Array, count: int) -> tuple[Array, Array]:
+    """Return keys and signs of antithetic draws."""
+    keys = jax.random.split(key, count // 2)
+    return jnp.concatenate([keys, keys]), jnp.repeat(jnp.array([1.0, -1.0]), count // 2)
 
 
 def _normal(q: BlockedPrecision, key: Array) -> ArrowVector:
     a, b = jax.random.split(key)
     return ArrowVector(jax.random.normal(a, q.mean.local.shape), jax.random.normal(b, q.mean.shared.shape))
-
-
-@quick_jit
-def _describe(target: CrossedTarget, around: Around, points: Array, keys: Array, fixed: Array) -> Described:
-    return jax.lax.map(lambda at: _describe_one(target, around, at[0], at[1], fixed, DRAWS_EACH), (points, keys))
-
-
-DRAWS_EACH = 8
 
 
 class IntegratedDensity:
@@ -165,17 +173,20 @@ class IntegratedDensity:
             given = CrossedGiven(self.target, jnp.asarray(hyper))
             information = jax.tree.map(lambda a, b: a - b, matrix, given.prior_precision(matrix))
             start = ArrowVector(jnp.asarray(mean.local), jnp.asarray(mean.shared)[keep])
-            self.around = _settle(self.target, Around(start, information), jnp.asarray(hyper))
+            before, at = Around(start, information), jnp.asarray(hyper)
+            many = jnp.repeat(at[None], AT_ONCE, axis=0)
+            _, x = _look(self.target, before, many)
+            self.around = _settle(self.target, before, at, jax.tree.map(lambda a: a[0], x))
         self.num_points = 0
 
     def values(self, points: Float[np.ndarray, "m h"]) -> Float[np.ndarray, " m"]:
         """Return the bound at every point; minus infinity where the inner ascent did not end properly."""
-        found = self._all(_look, points)
+        found = self._all(points, self._inner)
         return np.where(found.settled > 0, found.bound, -np.inf)
 
     def scores(self, points: Float[np.ndarray, "m h"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m h"]]:
         """Return bounds and their derivatives."""
-        found = self._all(_look, points)
+        found = self._all(points, self._inner)
         return found.bound, found.score
 
     def describe(self, points: Float[np.ndarray, "m h"], seed: int) -> Described:
@@ -183,15 +194,22 @@ class IntegratedDensity:
         with float64():
             first, fixed = jax.random.split(jax.random.key(seed))
             keys = jax.random.split(first, len(points) + AT_ONCE)
-        return self._all(lambda t, a, x, at: _describe(t, a, x, keys[at : at + AT_ONCE], fixed), points, True)
 
-    def _all(self, function: Any, points: np.ndarray, places: bool = False) -> Any:
-        short = -len(points) % AT_ONCE
-        filled = np.concatenate([points, np.repeat(points[-1:], short, axis=0)])
+        def one(x: Array, at: int) -> Described:
+            inner, natural = _look(self.target, self.around, x)
+            return _describe(self.target, self.around, x, inner, natural, keys[at : at + AT_ONCE], fixed)
+
+        return self._all(points, one)
+
+    def _inner(self, x: Array, at: int) -> Inner:
+        return _look(self.target, self.around, x)[0]
+
+    def _all(self, points: np.ndarray, function: Callable[[Array, int], Any]) -> Any:
+        """Return what a function says at all points, in pieces of one size."""
+        filled = np.concatenate([points, np.repeat(points[-1:], -len(points) % AT_ONCE, axis=0)])
         parts = []
         with float64():
             for at in range(0, len(filled), AT_ONCE):
-                more = (at,) if places else ()
-                parts.append(to_host(function(self.target, self.around, jnp.asarray(filled[at : at + AT_ONCE]), *more)))
+                parts.append(to_host(function(jnp.asarray(filled[at : at + AT_ONCE]), at)))
         self.num_points += len(points)
         return jax.tree.map(lambda *a: np.concatenate(a)[: len(points)], *parts)

@@ -57,9 +57,7 @@ class Points(NamedTuple):
     num_points: int
 
 
-def integrate(
-    target: CrossedTarget, mean: ArrowVector, precision: BlockedMatrix, covariance: np.ndarray
-) -> Points:
+def integrate(target: CrossedTarget, mean: ArrowVector, precision: BlockedMatrix, covariance: np.ndarray) -> Points:
     """Weigh points of the hyper-parameters.
 
     Args:

@@ -228,8 +228,8 @@ def _climb(
 
 
 TOOLS: dict[str, tuple[Callable[[Problem], Callable[[], Answer]], tuple[str, ...]]] = {
-    "natvi exact": (fit_natvi(), ("natvi", "jax", "jaxlib")),
-    "natvi, first look at the bound": (fit_natvi(max_steps=1), ("natvi", "jax", "jaxlib")),
+    "natvi exact": (fit_natvi(method="gva"), ("natvi", "jax", "jaxlib")),
+    "natvi, first look at the bound": (fit_natvi(method="gva", max_steps=1), ("natvi", "jax", "jaxlib")),
     "sklearn newton-cholesky": (fit_sklearn("newton-cholesky", 1e-8), ("scikit-learn",)),
     "sklearn lbfgs": (fit_sklearn("lbfgs", 1e-6), ("scikit-learn",)),
     "statsmodels GLM": (fit_statsmodels, ("statsmodels",)),

@@ -23,7 +23,7 @@ ROOMS = [
     *("derivatives", "natural", "optimize"),
     *("run", "metrics", "show"),
     *("judge", "result"),
-    *("recipes", "paper", "models", "reference", "bridges", "data"),
+    *("recipes", "paper", "reference", "models", "bridges", "data"),
     *("cli", "__main__"),
     "__init__",
 ]

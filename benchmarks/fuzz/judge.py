@@ -1,5 +1,6 @@
 """One case: fit it with the defaults, look for what must not be, and compare with a second method."""
 
+import re
 import traceback
 import warnings
 from pathlib import Path
@@ -82,8 +83,9 @@ def fit_case(case: Case) -> Fit:
 
 
 def used_rows(case: Case) -> pd.DataFrame:
-    """Return the rows without missing values and of positive weight, which the model has seen."""
-    frame = case.frame.dropna()
+    """Return the rows of positive weight without missing values in columns of the model, which it has seen."""
+    named = {*re.findall(r"\w+", case.formula), case.weights}
+    frame = case.frame.dropna(subset=[name for name in case.frame if name in named])
     return frame if case.weights is None else frame[frame[case.weights] > 0]
 
 

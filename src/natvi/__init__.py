@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from natvi import data as data
     from natvi import recipes as recipes
+    from natvi.bridges.blackjax import vi_algorithm as vi_algorithm
     from natvi.bridges.numpyro import from_numpyro as from_numpyro
     from natvi.bridges.pymc import from_pymc as from_pymc
     from natvi.bridges.scikit_learn import DeepGLMClassifier as DeepGLMClassifier
@@ -24,11 +25,13 @@ if TYPE_CHECKING:
     from natvi.models.mixed.door import MixedModel as MixedModel
     from natvi.models.mixed.door import glmm as glmm
     from natvi.result import Result as Result
+    from natvi.result.comparison import compare as compare
 
     __version__: str
 
 ROOMS = ("data", "recipes")
 NAMES = {
+    "natvi.bridges.blackjax": ("vi_algorithm",),
     "natvi.bridges.numpyro": ("from_numpyro",),
     "natvi.bridges.pymc": ("from_pymc",),
     "natvi.bridges.scikit_learn": ("DeepGLMClassifier", "DeepGLMRegressor"),
@@ -40,6 +43,7 @@ NAMES = {
     "natvi.models.loading": ("load",),
     "natvi.models.mixed.door": ("MixedModel", "glmm"),
     "natvi.result": ("Result",),
+    "natvi.result.comparison": ("compare",),
 }
 _HOME = {name: module for module, names in NAMES.items() for name in names}
 

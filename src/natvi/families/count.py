@@ -117,4 +117,5 @@ NEGATIVE_BINOMIAL = Family(
     variance=_negative_binomial_variance,
     start=_start,
     draw=_negative_binomial_draw,
+    read_power=-0.5,
 )

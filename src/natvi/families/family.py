@@ -23,6 +23,9 @@ class Family(NamedTuple):
         variance: (mean, dispersion or None) -> the variance of the response (of one trial).
         start: y -> a rough predictor, finite for every y that the family takes.
         draw: (key, eta, dispersion or None) -> responses (of one trial).
+        read_power: The power of the dispersion that tables show and priors are set on by default: 1 for sigma; -1/2
+            for phi and shape, since 1/sqrt(phi) is the relative spread that they stand for. It is zero where the
+            response is as even as can be, and there phi itself has neither mean nor sd.
     """
 
     name: str
@@ -35,6 +38,7 @@ class Family(NamedTuple):
     variance: Callable[..., Float[Array, "*rows"]]
     start: Callable[[Float[Array, "*rows"]], Float[Array, "*rows"]]
     draw: Callable[..., Float[Array, "*rows"]]
+    read_power: float = 1.0
 
     @property
     def has_dispersion(self) -> bool:

@@ -162,4 +162,5 @@ GAMMA = Family(
     variance=_gamma_variance,
     start=_gamma_start,
     draw=_gamma_draw,
+    read_power=-0.5,
 )

@@ -1,4 +1,4 @@
-"""The dot of a formula: `y ~ .` means all columns that are not named elsewhere as response, group or weights."""
+"""The dot of a formula: in `y ~ .` all columns that are not named elsewhere, in a change what was there before."""
 
 import formulae.expr as syntax
 import pandas as pd
@@ -7,9 +7,10 @@ from natvi.formula.design import parse_formula
 from natvi.formula.frames import as_frame
 from natvi.formula.left_side import read_left_side
 from natvi.formula.raw_columns import listing
-from natvi.formula.syntax import DOT, parse, replace_outside_quotes, syntax_error, walk
+from natvi.formula.syntax import DOT, parse, render, replace_outside_quotes, summands, syntax_error, ungroup, walk
 
 _PLACE = "every_other_column_"
+_BEFORE = "what_was_there_"
 _TOGETHER = 100  # names in one sum: parsers descend one level per summand
 
 
@@ -45,8 +46,8 @@ def expand_dot(formula: str, data: object, weights: object = None) -> str:
         return formula
     tree = parse(replace_outside_quotes(DOT, _PLACE, formula))
     right = getattr(tree, "right", None)
-    places = sum(_is_place(node) for node in walk(tree))
-    if right is None or sum(_is_place(node) for node in walk(right, into_calls=False)) != places:
+    places = sum(_is_name(node) for node in walk(tree))
+    if right is None or sum(_is_name(node) for node in walk(right, into_calls=False)) != places:
         raise syntax_error(formula, "'.' stands for all other columns right of '~', not in a function")
     parsed = parse_formula(replace_outside_quotes(DOT, f"({_PLACE} + {_PLACE}2)", formula))
     taken = {
@@ -62,8 +63,49 @@ def expand_dot(formula: str, data: object, weights: object = None) -> str:
     return replace_outside_quotes(DOT, f"({inside})", formula)
 
 
-def _is_place(node: object) -> bool:
-    return isinstance(node, syntax.Variable) and node.name.lexeme == _PLACE
+def change_formula(old: str, new: str) -> str:
+    """Returns the new formula with the old one in place of its dots.
+
+    Args:
+        old: The formula of a model.
+        new: Such as `". ~ . + age"` or `"y ~ . - (1 | g)"`; without a dot it is taken as it is.
+
+    Returns:
+        A formula without dots. What is taken away must be one of the summands of the old one, or it is left to the
+        expansion of terms, which takes `x` out of `x*z`.
+
+    Raises:
+        ValueError: If a dot does not stand alone, or random effects are taken away that are not there.
+
+    Example:
+        >>> change_formula("log(y) ~ x*z + (1 | g)", ". ~ . - (1 | g) + age")
+        'log(y) ~ x*z + age'
+    """
+    if not isinstance(new, str) or "~" not in new:
+        raise ValueError(f"a change of a formula is a text such as '. ~ . + age', not {new!r}.")
+    if replace_outside_quotes(DOT, _BEFORE, new) == new:
+        return new
+    before, after = parse(old), parse(replace_outside_quotes(DOT, _BEFORE, new))
+    left = render(before.left) if _is_name(ungroup(after.left), _BEFORE) else render(after.left)
+    items: list[tuple[str, str]] = []
+    for sign, item in summands(after.right):
+        if _is_name(ungroup(item), _BEFORE):
+            items += [(old_sign, render(part)) for old_sign, part in summands(before.right)]
+        elif sign == "-" and (here := [at for at, part in enumerate(items) if part == ("+", render(item))]):
+            items.pop(here[0])
+        elif sign == "-" and "|" in render(item):
+            raise ValueError(f"{render(item)} is to be taken away from {old!r}, which does not hold it.")
+        else:
+            items.append((sign, render(item)))
+    text = " ".join(f"{sign} {part}" for sign, part in items or [("+", "1")])
+    changed = f"{left} ~ {text.removeprefix('+ ')}"
+    if _BEFORE in changed:
+        raise syntax_error(new, "'.' stands alone on its side, or is a summand of it")
+    return changed
+
+
+def _is_name(node: object, name: str = _PLACE) -> bool:
+    return isinstance(node, syntax.Variable) and node.name.lexeme == name
 
 
 def _texts(frame: pd.DataFrame) -> list[str]:

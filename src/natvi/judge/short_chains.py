@@ -45,8 +45,8 @@ class Chains(NamedTuple):
     """Chains after some transitions.
 
     Attributes:
-        theta: Every state `(t, s, d)`.
-        read: What is read of every state `(t, s, k)`.
+        theta: The states from the middle on `(t, s, d)`: the last before it, and the later half.
+        read: What is read of them `(t, s, k)`.
         energies: After every transition, with the momentum it began with `(t, s)`.
         accepted: Share of the transitions each chain accepted, `(s,)`.
         rough: Share of the later trajectories whose energy went wrong: where they were heading, steps are too long.
@@ -109,8 +109,9 @@ def move(
             *(np.where(take.reshape(-1, *([1] * (a.ndim - 1))), a, b) for a, b in zip(found, here, strict=True))
         )
         accepted += take / transitions
-        states.append(theta)
-        reads.append(here.read)
+        if t >= transitions // 2 - 1:  # in thousands of dimensions the earlier half is a burden
+            states.append(theta)
+            reads.append(here.read)
         energies.append(before)
         if adapt and t < (transitions + 1) // 2:
             step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
@@ -153,8 +154,7 @@ class Mixing(NamedTuple):
 
 def mixing(chains: Chains) -> Mixing:
     """Judge the chains by what they were and are."""
-    count = len(chains.read)
-    middle, end = chains.read[count // 2 - 1], chains.read[-1]
+    middle, late, end = chains.read[0], chains.read[1:], chains.read[-1]
     moves = np.ptp(end, axis=0) > 0
     from scipy.stats import rankdata  # takes longer to import than a fit to run
 
@@ -162,8 +162,9 @@ def mixing(chains: Chains) -> Mixing:
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     scale = np.sqrt(np.sum(a**2, axis=0) * np.sum(b**2, axis=0))
     memory = np.sum(a * b, axis=0) / np.maximum(scale, 1e-300)
-    third = chains.read[count // 2 : (3 * count) // 4].reshape(-1, end.shape[1])[:, moves]
-    fourth = chains.read[(3 * count) // 4 :].reshape(-1, end.shape[1])[:, moves]
+    third, fourth = (
+        part.reshape(-1, end.shape[1])[:, moves] for part in (late[: len(late) // 2], late[len(late) // 2 :])
+    )
     sd = np.maximum(fourth.std(axis=0), 1e-300)
     shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0)) / sd
     change = np.abs(np.log(np.maximum(third.std(axis=0), 1e-300) / sd))

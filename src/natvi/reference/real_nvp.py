@@ -77,6 +77,26 @@ class FlowFit:
             parts.append(np.asarray(_push(self.flow, z)[0], dtype=np.float64))
         return np.concatenate(parts)
 
+    def weighted(
+        self, log_density: Callable[[Any], Any], n: int, seed: int = 0
+    ) -> tuple[Float[np.ndarray, "n d"], Float[np.ndarray, " n"]]:
+        """Return draws and log p - log q of each, by which they are weighted.
+
+        Args:
+            log_density: Takes one vector `(dim,)`.
+            n: How many draws.
+            seed: The same seed gives the same draws as `sample`.
+        """
+        key = jax.random.key(seed)
+        sizes = [min(BATCH, n - first) for first in range(0, n, BATCH)]
+        terms = eqx.filter_jit(lambda flow, z: _elbo_terms(log_density, flow, z))
+        with float64():
+            parts = [
+                np.asarray(terms(self.flow, _noise(jax.random.fold_in(key, k), m, self.dim)))
+                for k, m in enumerate(sizes)
+            ]
+        return self.sample(n, seed), np.concatenate(parts)
+
 
 def real_nvp(
     log_density: Callable[[Any], Any],

@@ -108,6 +108,71 @@ class HoldsRows(Protocol):
 
 
 @runtime_checkable
+class AnswersQuestions(Protocol):
+    """A regression from which averages over data, ratios, residuals and other models can be had."""
+
+    @property
+    def link(self) -> str:
+        """The link between expectation and predictor."""
+        ...
+
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return tidy tables of parameters by their role."""
+        ...
+
+    def means(self, variable: str, at: Any, by: Any, prob: float, setting: dict[str, Any]) -> pd.DataFrame:
+        """Return averages over the data at some values of a column."""
+        ...
+
+    def compare(
+        self, variable: str, levels: Any, pairs: str, by: Any, measure: str, prob: float, setting: dict[str, Any]
+    ) -> pd.DataFrame:
+        """Return differences or ratios of these averages."""
+        ...
+
+    def slopes(self, variable: str, by: Any, prob: float, setting: dict[str, Any]) -> pd.DataFrame:
+        """Return average derivatives in a column of numbers."""
+        ...
+
+    def covariance(self) -> pd.DataFrame:
+        """Return the covariance matrix of the coefficients."""
+        ...
+
+    def row_draws(self, data: Any, kind: str, groups: str, num_draws: int, seed: int) -> np.ndarray:
+        """Draw predictors, expected or new responses `(num_draws, n)`."""
+        ...
+
+    def predictive_table(self, data: Any, groups: str, prob: float, num_draws: int, seed: int) -> pd.DataFrame:
+        """Return mean, sd and interval of new responses."""
+        ...
+
+    def residual_frame(self, seed: int, data: Any = None) -> pd.DataFrame:
+        """Return observed and fitted values with residuals."""
+        ...
+
+    def explained(self, num_draws: int, seed: int, data: Any = None) -> dict[str, np.ndarray]:
+        """Return draws of R², by name."""
+        ...
+
+    def leave_groups_out(self, by: Any, num_draws: int, seed: int, data: Any = None) -> Any:
+        """Return cross-validation of whole groups."""
+        ...
+
+    def update(self, formula: str | None, changes: dict[str, Any]) -> Any:
+        """Return a changed model, not fitted yet."""
+        ...
+
+
+@runtime_checkable
+class DescribesItself(Protocol):
+    """A model that can be told in words, in equations, and as the call that makes it."""
+
+    def description(self) -> Any:
+        """Return `words`, `equations` and `call`."""
+        ...
+
+
+@runtime_checkable
 class DrawsPictures(Protocol):
     """A model that draws its own pictures, where coefficients are not what it is about."""
 
@@ -132,6 +197,10 @@ MISSING = {
     HoldsRows: (
         "it cannot be held against data. Residuals, predictive checks, log-likelihoods and loo are offered by fits of "
         "natvi.glm and natvi.glmm."
+    ),
+    AnswersQuestions: (
+        "it is no regression. Comparisons, slopes, ratios, residuals and update are offered by fits of natvi.glm and "
+        "natvi.glmm; for this one apply a function of your own to sample()."
     ),
 }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 MODULES: dict[str, str] = {}
 OWN_DOORS: dict[str, str] = {}
+FORMULAS: list[str] = []
 
 
 def register(kind: str, module: str) -> None:
@@ -24,3 +25,13 @@ def register_door(kind: str, door: str) -> None:
 def find_module(kind: Any) -> Any:
     """Return the module of a kind of model, or None where it is not known."""
     return import_module(MODULES[kind]) if isinstance(kind, str) and kind in MODULES else None
+
+
+def register_formulas(module: str) -> None:
+    """Say which module describes models by formulas: its `describe` takes a formula, data and options."""
+    FORMULAS[:] = [module]
+
+
+def describe(formula: str, data: Any, **options: Any) -> Any:
+    """Describe a model by a formula, with random effects or without."""
+    return import_module(FORMULAS[0]).describe(formula, data, **options)

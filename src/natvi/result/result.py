@@ -11,21 +11,30 @@ import pandas as pd
 
 from natvi.judge.predictive import ModelCheck
 from natvi.result import registry
-from natvi.result.against_data import AgainstData
-from natvi.result.model import DrawsPictures, FittedModel, HasConstraints, HasRandomEffects, HoldsRows, Predicts, ask
+from natvi.result.model import (
+    AnswersQuestions,
+    FittedModel,
+    HasConstraints,
+    HasRandomEffects,
+    Predicts,
+    ask,
+)
 from natvi.result.old_words import words_of_today
+from natvi.result.page import build_page
+from natvi.result.questions import Questions, check_probability
 from natvi.result.text import html_page, text_summary
 from natvi.result.trust import Trust
 from natvi.run import Outcome, storage
 from natvi.run.settings import check_count, check_seed
 from natvi.show import arviz_export, glm_plots, plots
-from natvi.show.report import write_report
+from natvi.show.report import write_page
 
 KIND = "fit"
+PREDICTIVE_DRAWS = 4000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class Result(AgainstData):
+class Result(Questions):
     """The outcome of a fit, ready to be read, sampled, plotted, saved and continued.
 
     Attributes:
@@ -44,7 +53,7 @@ class Result(AgainstData):
 
     def tables(self, prob: float = 0.95) -> dict[str, pd.DataFrame]:
         """Return mean, sd and interval of the parameters in tables by role, "coefficients" for example."""
-        return self.model.tables(_probability(prob))
+        return self.model.tables(check_probability(prob))
 
     def summary(self, prob: float = 0.95) -> pd.DataFrame:
         """Return mean, sd and a central interval of every parameter but the random effects."""
@@ -72,7 +81,7 @@ class Result(AgainstData):
 
     def random_effects(self, prob: float = 0.95) -> pd.DataFrame:
         """Return the random effects of every group as a tidy frame."""
-        return ask(self.model, HasRandomEffects).random_effects(_probability(prob))
+        return ask(self.model, HasRandomEffects).random_effects(check_probability(prob))
 
     def constraints(self) -> dict[str, str]:
         """Return the constraint of every parameter of a log-density, "real" where there is none."""
@@ -92,22 +101,48 @@ class Result(AgainstData):
         return self.model.sample(check_count("num_samples", num_samples), check_seed(seed), random_effects)
 
     def predict(
-        self, new_data: Any = None, *, kind: str = "response", groups: str = "known", prob: float = 0.95
-    ) -> pd.DataFrame:
-        """Predict the expected response for new rows.
+        self,
+        new_data: Any = None,
+        *,
+        kind: str = "response",
+        groups: str = "known",
+        prob: float = 0.95,
+        draws: int | None = None,
+        seed: int = 0,
+    ) -> Any:
+        """Predict the expected response, or a new response, for new rows.
 
         Args:
             new_data: A data frame with the columns of the formula; for a model from arrays an array `(n, p)`, or
                 {"X": X, "offset": offset}. By default the training rows.
-            kind: "response" for the expected response, "link" for the linear predictor.
+            kind: "response" for the expected response, "link" for the linear predictor, "predictive" for a response
+                that would be observed: its interval holds new observations, not only their mean.
             groups: "known" uses each group's own effects and averages over new effects for groups never seen;
                 "new" treats every row as from a new group; "population" sets the random effects to zero.
             prob: The probability of the central interval.
+            draws: Ask for this many draws in place of a summary.
+            seed: For draws: the same seed gives the same ones.
 
         Returns:
-            A frame with mean, sd and interval, one row per row of `new_data`.
+            A frame with mean, sd and interval, one row per row of `new_data`; with `draws` an array `(draws, rows)`.
+
+        Example:
+            >>> import natvi
+            >>> crabs = natvi.data.load_crabs()
+            >>> fit = natvi.glm("sat ~ width", crabs, family="poisson").fit()
+            >>> fit.predict(crabs.head(2), kind="predictive", prob=0.9).columns.tolist()
+            ['mean', 'sd', 'q5', 'q95']
+            >>> fit.predict(crabs.head(2), draws=50).shape
+            (50, 2)
         """
-        return ask(self.model, Predicts).predict(new_data, kind, groups, _probability(prob))
+        prob = check_probability(prob)
+        if draws is not None:
+            num_draws, seed = check_count("draws", draws), check_seed(seed)
+            return ask(self.model, AnswersQuestions).row_draws(new_data, kind, groups, num_draws, seed)
+        if kind == "predictive":
+            model = ask(self.model, AnswersQuestions)
+            return model.predictive_table(new_data, groups, prob, PREDICTIVE_DRAWS, check_seed(seed))
+        return ask(self.model, Predicts).predict(new_data, kind, groups, prob)
 
     def to_arviz(
         self, num_samples: int = 1000, seed: int = 0, log_likelihood: bool = False, kind: str = "datatree"
@@ -141,26 +176,27 @@ class Result(AgainstData):
         """Plot the random effects, ordered, with their intervals (a caterpillar plot)."""
         return plots.caterpillar(self.random_effects(prob), ax)
 
-    def plot_posterior(self, names: Any = None, prob: float = 0.95) -> Any:
-        """Plot the density of each parameter with its interval; by default of the first dozen."""
+    def plot_posterior(self, names: Any = None, prob: float = 0.95, columns: int = 4) -> Any:
+        """Plot the density of each parameter with its interval; by default of the first dozen, four side by side."""
         draws = self.sample(4000, seed=0, random_effects=False)
-        return glm_plots.posteriors(self.summary(prob), draws, names)
+        return glm_plots.posteriors(self.summary(prob), draws, names, self._bounds(), columns)
 
-    def pictures(self) -> list[Any]:
-        """Return the pictures of the report."""
-        if isinstance(self.model, DrawsPictures):
-            return [*self.model.pictures(), self.plot_trace()]
-        if "coefficients" not in self.tables():
-            return [plots.intervals(self.summary(), None, "parameters"), self.plot_trace()]
-        effects = isinstance(self.model, HasRandomEffects)
-        shown = [self.plot_fixed_effects(), self.plot_random_effects() if effects else self.plot_posterior()]
-        if isinstance(self.model, HoldsRows) and self.model.rows is not None:
-            shown += [self.plot_residuals(), self.plot_predictive()]
-        return [*shown, self.plot_trace()]
+    def _bounds(self) -> dict[str, tuple[float, float]]:
+        """Return between which numbers parameters lie that cannot be any number, by name."""
+        tables = self.tables()
+        roles = [tables[role] for role in ("variance_components", "dispersion") if role in tables]
+        positive = [str(name) for table in roles for name in table.index]
+        bounds = {name: (-1.0, 1.0) if name.startswith("corr(") else (0.0, np.inf) for name in positive}
+        kinds = self.model.constraints() if isinstance(self.model, HasConstraints) else {}
+        return bounds | {name: (0.0, np.inf) for name, kind in kinds.items() if kind == "positive"}
 
     def report(self, path: str | Path) -> Path:
-        """Write one self-contained HTML page about the fit and return its path."""
-        return write_report(self, Path(path))
+        """Write one self-contained HTML page about the fit and return its path.
+
+        Verdicts first, then the model in words and mathematics, its prior, the estimates, checks against the data and
+        what moves the answer. Nothing is fetched when it is opened.
+        """
+        return write_page(Path(path), *build_page(self))
 
     def save(self, path: str | Path) -> Path:
         """Save the fit; `natvi.load(path)` brings it back without running any code."""
@@ -240,12 +276,6 @@ def _plain(numbers: tuple[tuple[str, float], ...]) -> list[list[Any]]:
 
 def _numbers(document: dict[str, Any], name: str) -> tuple[tuple[str, float], ...]:
     return tuple((str(label), float("nan" if value is None else value)) for label, value in document.get(name, ()))
-
-
-def _probability(prob: float) -> float:
-    if not 0 < prob < 1:
-        raise ValueError(f"prob must lie between 0 and 1, e.g. 0.95 for a 95% interval; got {prob!r}.")
-    return prob
 
 
 def _unpickle(module: str, arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Result:

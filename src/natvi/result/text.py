@@ -45,16 +45,17 @@ def headline(result: Core) -> list[tuple[str, str]]:
     return lines
 
 
-def text_summary(result: Core, prob: float = 0.95) -> str:
-    """Return the summary as plain text."""
-    lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<10} ", text)]
+def text_summary(result: Core, prob: float = 0.95, width: int = LINE_LENGTH) -> str:
+    """Return the summary as plain text, in lines of some width; tables whose lines are longer are folded."""
+    indent = 10 if width >= 60 else 0
+    lines = [line for label, text in headline(result) for line in _wrapped(f"{label + ':':<{indent}} ", text, width)]
     for title, table in titled(result.model.tables(prob)).items():
-        lines += ["", f"{title}", *_rows(table)]
+        lines += ["", f"{title}", *_rows(table, width)]
     for subject, level, reasons in verdicts(result):
         lines += ["", f"{subject}: {MARK[level]} {level}"]
-        lines += [line for reason in reasons for line in _wrapped("  - ", reason)]
+        lines += [line for reason in reasons for line in _wrapped("  - ", reason, width)]
     if str(result.outcome) != "converged":
-        lines += ["", ADVICE[result.outcome]]
+        lines += ["", *_wrapped("", ADVICE[result.outcome], max(width, LINE_LENGTH))]
     return "\n".join(lines)
 
 
@@ -119,26 +120,26 @@ def duration(seconds: float) -> str:
     return f"{1000 * seconds:.1f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def _wrapped(label: str, text: str) -> list[str]:
+def _wrapped(label: str, text: str, width: int) -> list[str]:
     """Return a line, or several with a hanging indent where it would be too long to read."""
     return textwrap.wrap(
         text,
-        LINE_LENGTH,
+        width,
         initial_indent=label,
-        subsequent_indent=" " * len(label),
+        subsequent_indent=" " * min(len(label), width // 5),
         break_long_words=False,
         break_on_hyphens=False,
     ) or [label.rstrip()]
 
 
-def _rows(table: pd.DataFrame) -> list[str]:
+def _rows(table: pd.DataFrame, width: int) -> list[str]:
     cells = [["", *map(str, table.columns)]]
     cells += [[str(name), *map(formatter(table), row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
-    return [
-        "  "
-        + "  ".join(
-            cell.ljust(w) if j == 0 else cell.rjust(w) for j, (cell, w) in enumerate(zip(row, widths, strict=True))
-        )
-        for row in cells
-    ]
+    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)) for row in cells]
+    if 4 + widths[0] + len(numbers[0]) <= width:
+        return [f"  {row[0].ljust(widths[0])}  {text}" for row, text in zip(cells, numbers, strict=True)]
+    folded = [f"    {numbers[0]}"]
+    for row, text in zip(cells[1:], numbers[1:], strict=True):
+        folded += [f"  {row[0]}", f"    {text}"]
+    return folded

@@ -18,6 +18,8 @@ class Fitted(NamedTuple):
         trace: The bound after each iteration, or the mean bound of every window.
         steps: The number of steps, those of earlier runs included.
         state: To go on from.
+        kept: Of a noisy loop: the recipe's state that is the answer, for models that keep more than a Gaussian.
+        watched: What a validation set said of every window; empty where there was none.
     """
 
     gaussian: Any
@@ -27,3 +29,5 @@ class Fitted(NamedTuple):
     trace: np.ndarray
     steps: int
     state: Any
+    kept: Any = None
+    watched: np.ndarray = np.empty(0)

@@ -36,7 +36,8 @@ def to_inferencedata(
             f"arviz {getattr(arviz, '__version__', '')} has no InferenceData any more: use kind='datatree', or install "
             "'arviz<1'."
         )
-    return arviz.from_dict(**_groups(draws, log_likelihood), coords=coords, dims=dims)
+    groups: dict[str, Any] = _groups(draws, log_likelihood)
+    return arviz.from_dict(**groups, coords=coords, dims=dims)
 
 
 def _groups(

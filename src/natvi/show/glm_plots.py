@@ -13,13 +13,21 @@ MOST_BARS = 25
 SHOWN_CURVES = 50
 
 
-def posteriors(table: pd.DataFrame, draws: dict[str, np.ndarray], names: Any = None) -> Any:
+def posteriors(
+    table: pd.DataFrame,
+    draws: dict[str, np.ndarray],
+    names: Any = None,
+    bounds: dict[str, tuple[float, float]] | None = None,
+    columns: int = ROW_PANELS,
+) -> Any:
     """Plot a density of each parameter with its mean and interval.
 
     Args:
         table: The summary: mean, sd and interval by name.
         draws: Draws by name.
         names: Which parameters; by default the first dozen.
+        bounds: Between which numbers a parameter lies, by name: no density is shown outside.
+        columns: Panels side by side at most.
 
     Returns:
         The axes, one for each parameter.
@@ -33,12 +41,12 @@ def posteriors(table: pd.DataFrame, draws: dict[str, np.ndarray], names: Any = N
         raise ValueError(
             f"There is no parameter {unknown[0] if unknown else '(none given)'!r}. Parameters: {', '.join(known[:20])}."
         )
-    columns = min(len(chosen), ROW_PANELS)
+    columns = min(len(chosen), columns)
     rows = -(-len(chosen) // columns)
     figure = Figure(figsize=(2.3 * columns + 0.4, 1.9 * rows + 0.3), layout="constrained")
     axes = np.ravel(figure.subplots(rows, columns, squeeze=False))
     for ax, name in zip(axes, chosen, strict=False):
-        grid, density = smooth(draws[name], stretch=1.6)
+        grid, density = smooth(draws[name], stretch=1.6, bounds=(bounds or {}).get(name, (-np.inf, np.inf)))
         low, high = (float(table.loc[name].iloc[j]) for j in (2, 3))
         inside = (grid >= low) & (grid <= high)
         ax.fill_between(grid[inside], density[inside], color=SHADE, alpha=0.6, linewidth=0)
@@ -74,6 +82,12 @@ def residuals(fitted: np.ndarray, pearson: np.ndarray, quantile: np.ndarray, dis
     from matplotlib.figure import Figure
 
     left, right = Figure(figsize=(7.6, 3.4), layout="constrained").subplots(1, 2)
+    return np.array([against_fitted(fitted, pearson, discrete, left), against_normal(quantile, right)])
+
+
+def against_fitted(fitted: np.ndarray, pearson: np.ndarray, discrete: bool = False, ax: Any = None) -> Any:
+    """Plot Pearson residuals against fitted values, averaged in bins."""
+    left = ax or new_axis(4.6, 3.4)
     centres, means, errors = bin_means(fitted, pearson)
     edge = residual_edge(pearson, np.abs(means) + 2 * errors)
     beyond = np.abs(pearson) > edge
@@ -85,15 +99,21 @@ def residuals(fitted: np.ndarray, pearson: np.ndarray, quantile: np.ndarray, dis
     left.axhline(0, color="0.6", linewidth=0.8, zorder=0)
     left.set(xlabel="fitted", ylabel="Pearson residual", title="residuals")
     left.legend(frameon=False, fontsize=8)
+    left.spines[["top", "right"]].set_visible(False)
+    return left
+
+
+def against_normal(quantile: np.ndarray, ax: Any = None) -> Any:
+    """Plot quantile residuals against the quantiles of the normal distribution."""
+    right = ax or new_axis(4.6, 3.4)
     ordered = np.sort(quantile)
     expected = ndtri((np.arange(1, len(ordered) + 1) - 0.5) / len(ordered))
     edge = 1.05 * max(np.abs(expected).max(), np.abs(ordered).max())
     right.plot([-edge, edge], [-edge, edge], color="0.6", linewidth=0.8, zorder=0)
     right.plot(expected, ordered, ".", color=INK, markersize=3)
     right.set(xlabel="standard normal quantile", ylabel="quantile residual", title="distribution")
-    for ax in (left, right):
-        ax.spines[["top", "right"]].set_visible(False)
-    return np.array([left, right])
+    right.spines[["top", "right"]].set_visible(False)
+    return right
 
 
 def residual_edge(residuals: np.ndarray, bins: np.ndarray) -> float:
@@ -146,7 +166,8 @@ def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None
     if replicated.max() >= edges[-1]:
         names[-1] = f"{starts[-1]}+"
     # counted from the last bar, which may stand for all larger counts
-    skip = -(-len(names) // 13)
+    room = 13 if max(map(len, names)) <= 3 else 8 * ax.figure.get_figwidth() / 6
+    skip = int(-(-len(names) // room))
     ax.set_xticks(at[::-skip], names[::-skip], fontsize=8)
     ax.set(xlabel="response", ylabel="rows", title="posterior predictive check")
     ax.legend(frameon=False, fontsize=8)
@@ -190,11 +211,21 @@ def predictive_densities(observed: np.ndarray, replicated: np.ndarray, ax: Any =
 
 
 def smooth(
-    values: np.ndarray, low: float | None = None, high: float | None = None, stretch: float = 1.0
+    values: np.ndarray,
+    low: float | None = None,
+    high: float | None = None,
+    stretch: float = 1.0,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
 ) -> tuple[np.ndarray, np.ndarray]:
     """Return a grid and a kernel density estimate on it: a fine histogram smoothed with a Gaussian.
 
-    The bandwidth is Silverman's, 0.9 min(sd, IQR/1.34) n^(-1/5), times `stretch`.
+    The bandwidth is Silverman's, 0.9 min(sd, IQR/1.34) n^(-1/5), times `stretch`. What would fall beyond the bounds is
+    reflected, so that the density of an sd neither reaches below zero nor falls towards it for lack of neighbours.
+
+    Example:
+        >>> grid, density = smooth(np.random.default_rng(0).exponential(size=4000), bounds=(0.0, np.inf))
+        >>> bool(grid[0] >= 0), round(float(density[0]), 1)
+        (True, 0.9)
     """
     low, high = float(values.min()) if low is None else low, float(values.max()) if high is None else high
     quartiles = np.quantile(values, [0.25, 0.75])
@@ -204,6 +235,10 @@ def smooth(
     edges = np.linspace(low - 3 * width, high + 3 * width, 400)
     step = edges[1] - edges[0]
     heights = np.histogram(values, edges)[0] / (len(values) * step)
+    for bound in filter(np.isfinite, bounds):
+        heights += np.histogram(2 * bound - values, edges)[0] / (len(values) * step)
     reach = min(int(np.ceil(4 * width / step)), 199)
     kernel = np.exp(-0.5 * (np.arange(-reach, reach + 1) * step / width) ** 2)
-    return 0.5 * (edges[1:] + edges[:-1]), np.convolve(heights, kernel / kernel.sum(), mode="same")
+    grid, density = 0.5 * (edges[1:] + edges[:-1]), np.convolve(heights, kernel / kernel.sum(), mode="same")
+    inside = (grid >= bounds[0]) & (grid <= bounds[1])
+    return grid[inside], density[inside]

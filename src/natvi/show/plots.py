@@ -7,6 +7,8 @@ import pandas as pd
 
 INK, SHADE = "#1f4e79", "#9db8d2"
 MOST_GROUPS, MOST_EFFECTS = 400, 4
+MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 3, 12.0  # of a forest; intervals up to 12 times as long share an axis
+MOST_LABELS = 40  # groups whose names are written beside their effects
 LONGEST_NAME = 40
 
 
@@ -27,25 +29,90 @@ def label(name: object) -> str:
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
-    """Plot the distance of the bound from its last value, on a log scale."""
+    """Plot the distance of the bound from its last value, on a log scale, to the last iteration."""
     ax = ax or new_axis()
     gap = np.maximum(elbo[-1] - elbo[:-1], 1e-12) if len(elbo) > 1 else np.array([])
-    ax.semilogy(np.arange(1, len(gap) + 1), gap, color=INK, marker="o", markersize=3, linewidth=1)
+    gap = np.where(np.isfinite(gap), gap, np.nan)
+    at = np.arange(1, len(elbo) + 1)
+    ax.semilogy(at[:-1], gap, color=INK, marker="o", markersize=3, linewidth=1)
+    if len(gap) and np.isfinite(gap).any():
+        # the last value is zero nats below itself, which no log scale has: it stands on the floor, as an open circle
+        floor = np.nanmin(gap) / 10
+        ax.semilogy([at[-2], at[-1]], [gap[-1], floor], color=INK, linewidth=1, linestyle=":")
+        ax.semilogy([at[-1]], [floor], "o", color=INK, markersize=6, fillstyle="none", label="arrived")
+        ax.legend(frameon=False, fontsize=8)
     ax.set(xlabel="iteration", ylabel="nats below the final ELBO", title="convergence")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
 
-def intervals(table: pd.DataFrame, ax: Any = None, title: str = "") -> Any:
-    """Plot mean and interval of each row of a summary table."""
+def intervals(table: pd.DataFrame, ax: Any = None, title: str = "", zero: bool = True) -> Any:
+    """Plot mean and interval of each row of a summary table, with a line at zero unless that would be far off."""
     ax = ax or new_axis(height=0.9 + 0.32 * len(table))
     at = np.arange(len(table))[::-1]
     low, high = table.iloc[:, 2].to_numpy(), table.iloc[:, 3].to_numpy()
     ax.hlines(at, low, high, color=SHADE, linewidth=4)
     ax.plot(table["mean"], at, "o", color=INK, markersize=5)
-    ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
+    if zero:
+        ax.axvline(0, color="0.6", linewidth=0.8, zorder=0)
     ax.set_yticks(at, [label(name) for name in table.index])
     ax.set(title=title, ylim=(-0.6, len(table) - 0.4))
+    return ax
+
+
+def forest(table: pd.DataFrame, title: str = "", width: float = 4.6) -> Any:
+    """Plot coefficients with intervals, the intercept left out, each order of magnitude on an axis of its own.
+
+    Args:
+        table: Mean, sd and interval by name.
+        title: Above the first panel.
+        width: Of the figure, in inches.
+
+    Returns:
+        The axes; of very many coefficients the first forty are shown.
+    """
+    from matplotlib.figure import Figure
+
+    shown = table.drop(index="Intercept") if "Intercept" in table.index and len(table) > 1 else table
+    groups = like_sized(shown.iloc[:MOST_COEFFICIENTS])
+    heights = [0.55 + 0.34 * len(group) for group in groups]
+    figure = Figure(figsize=(width, 0.35 + sum(heights)), layout="constrained")
+    axes = np.ravel(figure.subplots(len(groups), 1, squeeze=False, height_ratios=heights))
+    for ax, group in zip(axes, groups, strict=True):
+        intervals(group, ax)
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.locator_params(axis="x", nbins=5)
+    axes[0].set_title(title)
+    return axes
+
+
+def like_sized(table: pd.DataFrame) -> list[pd.DataFrame]:
+    """Split a table into parts whose intervals can share an axis, the first name's part first.
+
+    Example:
+        >>> ends = {"low": [-1.0, -90.0, -3.0], "high": [1.0, 80.0, 2.0]}
+        >>> table = pd.DataFrame({"mean": 0.0, "sd": 1.0, **ends}, index=list("abc"))
+        >>> [part.index.tolist() for part in like_sized(table)]
+        [['a', 'c'], ['b']]
+    """
+    size = np.nan_to_num(np.abs(table.iloc[:, 2:4].to_numpy()).max(axis=1), posinf=1e300)
+    code, left = np.zeros(len(table), dtype=int), np.arange(len(table))
+    for part in range(MOST_PANELS):
+        last = part == MOST_PANELS - 1
+        own = left if last else left[size[left] * SHARED_AXIS >= size[left].max(initial=0.0)]
+        code[own] = part
+        left = np.setdiff1d(left, own)
+    order = sorted(set(code.tolist()), key=lambda part: int(np.argmax(code == part)))
+    return [table.loc[code == part] for part in order]
+
+
+def averages(table: pd.DataFrame, title: str, nothing: float | None, ax: Any = None) -> Any:
+    """Plot mean and interval of every line of a table of averages; `nothing` is the value that means no effect."""
+    ends = table.columns[-4:]
+    lines = [", ".join(map(str, line)) for line in table.drop(columns=ends).itertuples(index=False)]
+    ax = intervals(pd.DataFrame(table[ends]).set_axis(lines), ax, title, zero=False)
+    if nothing is not None:
+        ax.axvline(nothing, color="0.6", linewidth=0.8, zorder=0)
     return ax
 
 
@@ -94,6 +161,19 @@ def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     for name, panel in zip(shown, panels, strict=True):
         _ordered_effects(effects.loc[effects["effect"] == name].sort_values(by="mean"), name, panel)
     return panels[0]
+
+
+def labelled_effects(effects: pd.DataFrame, width: float = 4.6) -> list[Any]:
+    """Plot the effects of few groups one below the other, with their names; one axis for each effect."""
+    found = []
+    for name in list(effects["effect"].unique())[:MOST_EFFECTS]:
+        ordered = effects.loc[effects["effect"] == name].sort_values(by="mean", ascending=False)
+        ax = new_axis(width, 0.9 + 0.2 * len(ordered))
+        table = ordered.iloc[:, -4:].set_axis(ordered.iloc[:, 0].astype(str).tolist())
+        intervals(table, ax, f"{label(name)}, by {label(ordered.columns[0])}")
+        ax.tick_params(axis="y", labelsize=8)
+        found.append(ax)
+    return found
 
 
 def _ordered_effects(ordered: pd.DataFrame, name: str, ax: Any) -> None:

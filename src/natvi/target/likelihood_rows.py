@@ -69,7 +69,11 @@ class LikelihoodRows(eqx.Module):
 
     def normaliser(self, disp: Float[Array, ""] | None) -> Float[Array, ""]:
         """Return what of the log-likelihood does not depend on predictors, `constant` included."""
-        return jnp.sum(self._weighted(self.family.log_normaliser(self.y, disp))) + self.constant
+        return jnp.sum(self.row_normalisers(disp)) + self.constant
+
+    def row_normalisers(self, disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+        """Return what of `row_values` does not depend on the predictors."""
+        return self._weighted(self.family.log_normaliser(self.y, disp))
 
     def expected(self, gaussian: Marginals) -> Expected:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""

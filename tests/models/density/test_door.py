@@ -105,17 +105,21 @@ def test_a_bent_posterior_is_corrected(tmp_path):
     assert plain.method == "gaussian" and plain.trust != "good" and "method='psis'" in plain.trust_reasons[0]
 
 
-def test_a_funnel_is_not_called_good():
-    def funnel(p):
-        return -0.5 * (p["v"] / 3) ** 2 - 0.5 * jnp.sum(p["x"] ** 2) * jnp.exp(-p["v"]) - 0.5 * 4 * p["v"]
+def test_a_funnel_without_groups_is_not_called_good():
+    """Turned in space, its Hessian shows no locals that could be straightened."""
+    turn = np.linalg.qr(np.random.default_rng(0).standard_normal((5, 5)))[0]
 
-    result = natvi.fit(funnel, {"v": 0.0, "x": jnp.zeros(4)})
+    def funnel(t):
+        v, x = (turn @ t)[0], (turn @ t)[1:]
+        return -0.5 * (v / 3) ** 2 - 0.5 * jnp.sum(x**2) * jnp.exp(-v) - 0.5 * 4 * v
+
+    result = natvi.fit(funnel, jnp.zeros(5))
     assert result.trust != "good" and "method='nuts'" in " ".join(result.trust_reasons)
-    assert list(result.sample(5)) == ["v", "x"] and result.sample(5)["x"].shape == (5, 4)
+    assert result.sample(5)["theta"].shape == (5, 5)
 
 
 def test_the_neck_of_a_funnel_is_not_passed_over():
-    """Chains whose steps are too long for the neck agree with each other: finer steps tell."""
+    """Chains whose steps are too long for the neck agree with each other and miss it; standardised locals have none."""
     y = np.random.default_rng(3).normal(0.0, 0.9, (15, 4)) + 0.1 * np.random.default_rng(4).normal(size=(15, 1))
 
     def logdensity(p):
@@ -130,8 +134,9 @@ def test_the_neck_of_a_funnel_is_not_passed_over():
     weight = np.exp(log_p - log_p.max()) / np.sum(np.exp(log_p - log_p.max()))
     mean = np.sum(weight * grid)
     sd = np.sqrt(np.sum(weight * (grid - mean) ** 2))
-    off = abs(result.summary().loc["tau", "mean"] - mean) / sd
-    assert off < 0.25 and (off < 0.15 or result.trust != "good")
+    found = result.summary().loc["tau"]
+    assert result.trust == "good"
+    assert abs(found["mean"] - mean) / sd < 0.1 and found["sd"] == pytest.approx(sd, rel=0.1)
 
 
 def test_a_second_mode_that_is_met_is_reported():
@@ -139,7 +144,7 @@ def test_a_second_mode_that_is_met_is_reported():
         return jax.nn.logsumexp(jnp.array([-0.5 * (x[0] + 4) ** 2, -0.5 * (x[0] - 4) ** 2])) - 0.5 * x[1] ** 2
 
     reasons = " ".join(natvi.fit(two, jnp.array([1.0, 0.0]), seed=1).trust_reasons)
-    assert "another mode" in reasons or "one mode" in reasons
+    assert "ended at another mode, 8.0 posterior sds away" in reasons
 
 
 def test_names_of_entries():
@@ -173,7 +178,7 @@ def test_bad_input_gets_a_clear_answer(logdensity, init, message):
 
 def test_a_start_that_is_not_finite_is_left_and_said():
     result = natvi.fit(lambda t: 3.0 * jnp.log(t) - 3.0 * t, 0.0)
-    assert "the log-density is -inf at init" in repr(result) or "gradient is not finite" in repr(result)
+    assert "the log-density is -inf at init, or its gradient is not finite there" in " ".join(repr(result).split())
 
 
 def test_an_improper_density_ends_with_a_word():

@@ -149,7 +149,7 @@ def test_round_trip(name: str, request: pytest.FixtureRequest, tmp_path: Path) -
     if name == "binary":
         np.testing.assert_array_equal(back.log_likelihood(9, data=table()), result.log_likelihood(9))
         assert back.plot_residuals(data=table()).shape == (2,)
-    assert "data:image/png" in back.report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<figure>" in back.report(tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_arrays_round_trip(tmp_path: Path) -> None:
@@ -199,7 +199,7 @@ def test_plots(binary: natvi.Result, counts: natvi.Result, sizes: natvi.Result) 
 
 def test_a_page_shows_five_pictures(binary: natvi.Result, tmp_path: Path) -> None:
     page = binary.report(tmp_path / "page.html").read_text(encoding="utf-8")
-    assert page.count("data:image/png;base64,") == 5 and "Coefficients" in page
+    assert page.count("<figure>") == 5 and "Coefficients" in page
 
 
 def test_densities_of_measurements() -> None:

@@ -209,3 +209,17 @@ def test_names_and_structures_are_checked() -> None:
         natvi.glm("event ~ x", frame, family="bernoulli", structure="block")
     with pytest.raises(ValueError, match=r"Use natvi\.glmm"):
         natvi.glm("count ~ x + (1 | times)", frame)
+
+
+def test_counts_that_look_poisson_have_a_relative_spread_with_moments() -> None:
+    # phi itself has none: its posterior falls like phi^(-3/2)
+    rng = np.random.default_rng(5)
+    data = pd.DataFrame({"x": rng.normal(size=80)})
+    data["y"] = rng.poisson(np.exp(1.0 + 0.3 * data["x"]))
+    fit = natvi.glm("y ~ x", data, family="negative_binomial").fit()
+    row = fit.tables()["dispersion"].loc["1/sqrt(phi)"]
+    drawn = fit.sample(4000, seed=1)
+    spread = drawn["1/sqrt(phi)"]
+    assert fit.trust == "good" and 0.0 < row["mean"] < 0.5
+    np.testing.assert_allclose([row["mean"], row["sd"]], [spread.mean(), spread.std()], rtol=0.1)
+    np.testing.assert_allclose(drawn["phi"], spread**-2.0)

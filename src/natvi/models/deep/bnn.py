@@ -199,8 +199,6 @@ class BnnModel:
         return value
 
     def _result(self, fitted: Fitted, X: np.ndarray, columns: int, training: Training, clock: Stopwatch) -> Result:
-        epochs = len(fitted.trace)
-        watched = fitted.state.watched
         fit = BnnFit(
             net=self.net,
             mean=np.asarray(fitted.gaussian.mean),
@@ -209,7 +207,7 @@ class BnnModel:
             example_shape=X.shape[1:],
             num_rows=len(X),
             prior_sd=self._prior_sd,
-            validation=np.empty(0) if watched is None else np.asarray(watched.values)[:epochs],
+            validation=fitted.watched,
         )
         return Result(
             model=fit,

@@ -108,12 +108,7 @@ def fit_deep_glm(
         watch = None if held is None else value
         keeping = {"state": state, "progress": progress, "checkpoint": checkpoint}
         fitted = train(algorithm.target, start, rows, training, watch=watch, algorithm=algorithm, **keeping)
-    watched = fitted.state.watched
-    kept = fitted.state.algorithm
-    if watched is not None and training.patience is not None and np.isfinite(watched.best_value):
-        kept = watched.best
-    curve = np.empty(0) if watched is None else np.asarray(watched.values)[: len(fitted.trace)]
-    model = fit_of(kept, sizes, response, names, scales, len(X), curve)
+    model = fit_of(fitted.kept, sizes, response, names, scales, len(X), fitted.watched)
     return result_of(fitted, model, training, clock)
 
 
@@ -148,7 +143,7 @@ def result_of(fitted: Fitted, model: DeepGlmFit, training: Training, clock: Stop
     """Return the result, its bound on the scale of the responses as they were given."""
     shift = model.num_rows * float(np.log(model.y_scale))
     trace = np.asarray(fitted.trace, dtype=np.float64) - shift
-    weight = float(training.annealing_of(model.num_rows)(int(fitted.state.algorithm.count)))
+    weight = float(training.annealing_of(model.num_rows)(int(fitted.kept.count)))
     return Result(
         model=model,
         method=f"gva, {training.optimizer}",

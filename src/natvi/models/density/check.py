@@ -9,7 +9,7 @@ from natvi.judge.proposals import draw_pairs, together
 from natvi.judge.shape import Shape, weigh
 from natvi.judge.short_chains import LENGTH, Chains, Mixing, Seen, first_step, mixing, move
 from natvi.metrics.psis import resample
-from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.evaluator import LooksAtPoints
 from natvi.models.density.structures.dense import Dense
 
 FIRST_DRAWS, MOST_DRAWS = 512, 2048
@@ -50,7 +50,7 @@ class Weighed(NamedTuple):
 
 
 def weigh_gaussian(
-    evaluator: Evaluator,
+    evaluator: LooksAtPoints,
     gaussian: Any,
     B: Float[np.ndarray, "k d"],
     varies: Bool[np.ndarray, " k"],
@@ -153,7 +153,7 @@ class Moved(NamedTuple):
         return 2.5 * self.count
 
 
-def move_draws(evaluator: Evaluator, metric: Any, weighed: Weighed, rng: np.random.Generator) -> Moved:
+def move_draws(evaluator: LooksAtPoints, metric: Any, weighed: Weighed, rng: np.random.Generator) -> Moved:
     """Resample weighted draws and move them until they have settled, or the rounds are over.
 
     Args:
@@ -191,8 +191,7 @@ def move_draws(evaluator: Evaluator, metric: Any, weighed: Weighed, rng: np.rand
 
 
 def _collect(chains: Chains, transitions: int, before: Moved | None) -> Moved:
-    late = slice(len(chains.theta) // 2, None)
-    theta, read = (part[late].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
+    theta, read = (part[1:].reshape(-1, part.shape[-1]) for part in (chains.theta, chains.read))
     change = None if before is None else _change(read, before.read)
     return Moved(theta, read, mixing(chains), transitions, chains.theta.shape[1], change)
 
@@ -208,7 +207,7 @@ def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> flo
 def _better_metric(chains: Chains, metric: Any) -> Any:
     """Return a Gaussian with the covariance of the draws, where there are enough of them."""
     d = chains.theta.shape[-1]
-    late = chains.theta[len(chains.theta) // 2 :].reshape(-1, d)
+    late = chains.theta[1:].reshape(-1, d)
     if len(late) < 20 * d or not isinstance(metric, Dense):
         return metric
     try:

@@ -9,12 +9,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.judge.trust import REFUSE, Trust
-from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.fitting import Optimum, find_optimum
+from natvi.models.density.batches.fit import fit_rows
+from natvi.models.density.batches.opening import read_rows
+from natvi.models.density.bound import bound_of
+from natvi.models.density.climbing.fitting import Optimum, find_optimum
+from natvi.models.density.evaluator import Evaluator, LooksAtPoints
+from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
+from natvi.models.density.rungs.flow import fit_flow
+from natvi.models.density.rungs.nuts import sample_nuts
+from natvi.models.density.rungs.place import Place
 from natvi.models.density.space.maps import Space, open_space
-from natvi.models.density.start import open_density, unused
+from natvi.models.density.start import Opened, open_density, unused
 from natvi.models.density.structures.arrow import Arrow
 from natvi.models.density.structures.choice import Structure, choose_structure
 from natvi.models.density.structures.dense import Dense
@@ -26,8 +33,9 @@ from natvi.run.clock import Stopwatch
 from natvi.run.settings import check_seed
 from natvi.x64 import float64
 
-METHODS = ("auto", "gaussian", "psis")
-TABLE_DRAWS, BOUND_DRAWS = 4096, 1024
+METHODS = ("auto", "gaussian", "psis", "flow", "nuts")
+UPPER = ("flow", "nuts")
+TABLE_DRAWS = 4096
 
 
 def fit(
@@ -38,6 +46,10 @@ def fit(
     method: str = "auto",
     structure: str = "auto",
     constrain: Any = None,
+    data: Any = None,
+    batch_size: int | None = None,
+    optimizer: str | None = None,
+    step_size: float | None = None,
     max_steps: int | None = None,
     tolerance: float = 1e-8,
     state: Any = None,
@@ -57,14 +69,22 @@ def fit(
         init: Where to start: a float, an array of floats, or a dict (or other pytree) of them.
         seed: Of the points and draws. The same seed gives the same answer.
         method: "auto" gives the Gaussian where it is right, else corrected draws; "gaussian" always the Gaussian;
-            "psis" always draws: weighted, resampled and moved by short chains.
+            "psis" always draws: weighted, resampled and moved by short chains; "flow" a normalizing flow on the
+            whitened Gaussian, its draws weighted (needs FlowJAX); "nuts" draws of NUTS with start and metric from the
+            Gaussian (needs NumPyro). "auto" stops at corrected draws and names the next rung.
         structure: The shape of the Gaussian: "dense", "arrow" (groups that only shared parameters tie together),
             "diagonal"; "auto" takes a full covariance in up to 300 dimensions, above an arrow where the Hessian lies on
             one, else a full covariance in up to 1,000 and independent coordinates beyond.
         constrain: Constraints of parameters by name, e.g. {"sd": "positive", "r": natvi.bijectors.interval(-1, 1)}:
             the log-density is then of the constrained parameters, and `init` keeps the constraints. Or a function
             from the tree of unconstrained parameters, of which the log-density is, to what is to be read.
-        max_steps: Steps of a climb at most; by default 500.
+        data: Rows too many to look at whole: an array, or a dict (or other pytree) of arrays, memory-mapped files among
+            them, with a common first axis. The log-density is then a function of (parameters, rows): the log prior
+            plus the sum over the rows that it is handed, none among them. The fit takes noisy steps on minibatches.
+        batch_size: Rows of such a step; by default 1,000.
+        optimizer: Of such steps: "snngm" (the default), "nagm", "adam", "nadam" or "pga".
+        step_size: Of such steps; by default the optimizer's own.
+        max_steps: Steps of a climb at most; by default 500, of noisy steps 100,000.
         tolerance: The fit stops when the bound will rise by no more than this, relative to its size.
         state: `result.state` of an earlier fit of the same log-density, to go on from.
         progress: Show progress when the fit takes over a second.
@@ -86,10 +106,28 @@ def fit(
         >>> result.summary().round(3).loc["a", ["mean", "sd"]].tolist()
         [1.0, 2.0]
     """
-    keeping = check_options(max_steps, 500, tolerance, checkpoint_seconds=checkpoint_seconds)
+    if data is None and (batch_size, optimizer, step_size) != (None, None, None):
+        raise ValueError(
+            "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a "
+            "log-density of (parameters, rows)."
+        )
+    keeping = check_options(
+        max_steps, 500 if data is None else 100_000, tolerance, checkpoint_seconds=checkpoint_seconds
+    )
     if method not in METHODS:
         raise ValueError(f"method must be one of {', '.join(map(repr, METHODS))}, not {method!r}.")
     seed, watch = check_seed(seed), Stopwatch()
+    if data is not None:
+        if method not in ("auto", "gaussian"):
+            raise ValueError(
+                f"a fit on minibatches gives a Gaussian: method must be 'auto' or 'gaussian', not {method!r}."
+            )
+        settings = Settings(method, seed, keeping["max_steps"], tolerance, progress)
+        options = {"batch_size": batch_size, "optimizer": optimizer or "snngm", "step_size": step_size}
+        keeping |= {"state": state, "progress": progress, "checkpoint": checkpoint}
+        return _fit_batches(
+            logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping
+        )
     with float64():
         space = open_space(init, constrain)
         opened = open_density(logdensity, space, seed)
@@ -107,8 +145,9 @@ def fit(
             loop.end(found.state)
         if found.outcome is Outcome.MAX_STEPS and loop.asked:
             found = found._replace(outcome=Outcome.INTERRUPTED)
-        answer, elbo, elbo_se = _answer(evaluator, found, space, method, seed, shape)
-        notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []))
+        answer = _answer(opened, found, space, shape, Settings(method, seed, keeping["max_steps"], tolerance, progress))
+        elbo, elbo_se = answer.bound or (found.bound, 0.0)
+        notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
     return Result(
         model=model,
@@ -125,22 +164,65 @@ def fit(
     )
 
 
-def _answer(
-    evaluator: Evaluator, found: Optimum, space: Space, method: str, seed: int, shape: Structure
-) -> tuple[Answer, float, float]:
-    """Judge what was found; return it with the bound and its standard error."""
+def _fit_batches(
+    logdensity: Any, init: Any, constrain: Any, data: Any, settings: Settings, watch: Stopwatch, **options: Any
+) -> Result:
+    """Fit by noisy steps on minibatches."""
+    rows = read_rows(data)
+    with float64():
+        space = open_space(init, constrain)
+        done = fit_rows(logdensity, space, rows, settings, **options)
+        found = done.found._replace(num_points=0)
+        model = _model(done.evaluator, space, done.answer, found, done.notes, settings.seed)
+    fitted = done.fitted
+    elbo, elbo_se = done.answer.bound or (done.found.bound, 0.0)
+    return Result(
+        model=model,
+        method=done.answer.method,
+        optimizer=options["optimizer"],
+        structure=done.structure.name,
+        outcome=done.found.outcome if fitted is None else fitted.outcome,
+        elbo=elbo,
+        elbo_se=elbo_se,
+        seconds=watch.read(),
+        trace=done.found.state.trace if fitted is None else fitted.trace,
+        state=None if fitted is None else fitted.state,
+        check=lambda: done.answer.concerns,
+        steps=done.found.steps if fitted is None else fitted.steps,
+    )
+
+
+def _answer(opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings) -> Answer:
+    """Judge what was found."""
+    evaluator, seed = opened.evaluator, settings.seed
     if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
-        return Answer("gaussian", found.gaussian, None, _endless(evaluator, found, space)), found.bound, 0.0
+        concerns = _endless(evaluator, found, space)
+        return Answer("gaussian", found.gaussian, None, concerns, bound=(found.bound, 0.0))
     rng = np.random.default_rng([seed, 3])
-    half = rng.standard_normal((BOUND_DRAWS // 2, len(space.start)))
-    z = np.concatenate([half, -half])
-    # log p - log q of antithetic draws, which does not vary where p is a Gaussian
-    values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
-    values = values + 0.5 * len(space.start) * np.log(2 * np.pi)
-    pairs = 0.5 * (values[: len(half)] + values[len(half) :])
-    points = shape.points("judge", len(space.start), seed)
-    answer = judge(evaluator, found, space.parameters.entries, method, rng, points)
-    return answer, float(np.mean(pairs)), float(np.std(pairs) / np.sqrt(len(pairs)))
+    bound = bound_of(evaluator, found, rng)
+    if settings.method in UPPER:
+        return _climb_higher(opened, found, space, shape, settings, bound)
+    answer = judge(
+        *(evaluator, found, space.parameters.entries, settings.method, rng),
+        shape.points("judge", len(space.start), seed),
+        elsewhere=lambda: fit_standardised(opened.density, space, shape, found, settings),
+    )
+    return answer if answer.bound else answer._replace(bound=bound)
+
+
+def _climb_higher(
+    opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings, bound: tuple[float, float]
+) -> Answer:
+    """Hand the fit on to a flow or to NUTS, in coordinates in which a hierarchy is no funnel."""
+    straight = straighten(opened.density, space, shape, found, settings)
+    if straight is None:
+        where, carry, evaluator, notes = found.wider, None, opened.evaluator, ()
+    else:
+        where, carry, evaluator = straight.optimum.wider, straight.carry, straight.evaluator
+        notes = (straight.note,)
+    place = Place(opened.density, where, carry, evaluator, found.rivals, settings.seed, settings.progress)
+    answer = sample_nuts(place) if settings.method == "nuts" else fit_flow(place, space.parameters.entries)
+    return answer._replace(gaussian=found.gaussian, notes=notes, bound=answer.bound or bound)
 
 
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:
@@ -159,7 +241,7 @@ def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust,
 
 
 def _model(
-    evaluator: Evaluator, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
+    evaluator: LooksAtPoints, space: Space, answer: Answer, found: Optimum, notes: tuple[str, ...], seed: int
 ) -> DensityFit:
     draws = answer.read
     if draws is None and not space.is_plain:

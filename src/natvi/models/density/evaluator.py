@@ -6,16 +6,19 @@ NumPy's.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.models.density.programs import program_of
 from natvi.models.density.space.maps import Space
-from natvi.run.compiled_code import quick_jit
 from natvi.x64 import float64
+
+Density = Callable[[Float[Array, " d"]], Float[Array, ""]]
+Carry = Callable[[Float[Array, " d"]], tuple[Float[Array, " d"], Float[Array, ""]]]
 
 BATCH = 128  # points of one call: whole vectors, and small enough for the cache
 
@@ -34,14 +37,48 @@ class Looked(NamedTuple):
     read: np.ndarray
 
 
-class Evaluator:
-    """log p, its gradient and the user's numbers, as functions of the free vector."""
+@runtime_checkable
+class LooksAtPoints(Protocol):
+    """What tells the log-density at many points: of a function, or of all rows in pieces."""
 
-    def __init__(self, density: Callable[[Float[Array, " d"]], Float[Array, ""]], space: Space) -> None:
+    points: int
+
+    def __call__(self, theta: Float[np.ndarray, "s d"]) -> Looked:
+        """Look at many points."""
+        ...
+
+    def values(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, " s"]:
+        """Return log p at many points."""
+        ...
+
+
+class Evaluator:
+    """log p, its gradient and the user's numbers, as functions of the free vector.
+
+    Args:
+        density: The log-density of the free vector.
+        space: From there to the user's numbers.
+        carry: Where points are given in coordinates of their own: from these to the free vector and the
+            log-determinant of that map.
+    """
+
+    def __init__(self, density: Density, space: Space, carry: Carry | None = None) -> None:
         """Prepare the program; it is compiled at the first call."""
         self.space = space
         self.points = 0  # looked at so far
-        self.at_once = _Counted(density, space)
+
+        def log_p(t: Array) -> Array:
+            theta, log_det = (t, 0.0) if carry is None else carry(t)
+            return jnp.asarray(density(theta), t.dtype) + log_det
+
+        def look(t: Array) -> tuple[Array, ...]:
+            value, gradient = jax.value_and_grad(log_p)(t)
+            if carry is None and space.is_plain:
+                return value, gradient
+            return value, gradient, space.read(t if carry is None else carry(t)[0])
+
+        with float64():
+            self.at_once = program_of(look, len(space.start))
 
     def __call__(self, theta: Float[np.ndarray, "s d"]) -> Looked:
         """Look at many points."""
@@ -61,20 +98,3 @@ class Evaluator:
     def values(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, " s"]:
         """Return log p at many points."""
         return self(theta).values
-
-
-class _Counted:
-    """A compiled function that counts how often it was traced."""
-
-    def __init__(self, density: Callable[..., Any], space: Space) -> None:
-        self.traces = 0
-
-        def look(theta: Array) -> tuple[Array, ...]:
-            self.traces += 1
-            value, gradient = jax.value_and_grad(lambda t: jnp.asarray(density(t), t.dtype))(theta)
-            return (value, gradient) if space.is_plain else (value, gradient, space.read(theta))
-
-        self.compiled = quick_jit(jax.vmap(look))
-
-    def __call__(self, theta: np.ndarray) -> tuple[Array, ...]:
-        return self.compiled(theta)

@@ -26,7 +26,7 @@ class DensityFit:
         bijectors: Names of the constraints of the leaves; empty where a function of the user's takes their place.
         mean: Of the Gaussian in the free space.
         factor: Its root C; the sds alone for independent coordinates and for an arrow.
-        num_points: On which expectations were taken.
+        num_points: On which expectations were taken; 0 for noisy steps.
         draws: Draws in the user's space `(s, k)`: the answer itself where the Gaussian was corrected, else what tables
             of constrained parameters are made of; empty where the user reads the free numbers.
         corrected: Whether the draws are the answer.
@@ -54,7 +54,10 @@ class DensityFit:
         """Label and text of each line that says what was fitted."""
         count = len(self.mean)
         lines = [("model", f"a log-density of {count:,} parameter{'s' if count > 1 else ''}")]
-        lines.append(("means", f"expectations over {self.num_points:,} fixed points, in double precision"))
+        points = (
+            f"expectations over {self.num_points:,} fixed points" if self.num_points else "noisy steps on minibatches"
+        )
+        lines.append(("means", f"{points}, in double precision"))
         return (*lines, *(("note", note) for note in self.notes))
 
     @property

@@ -4,7 +4,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from natvi.models.density.climb import ClimbState
+from natvi.models.density.climbing.climb import ClimbState
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes, save_at_the_end

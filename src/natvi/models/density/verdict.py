@@ -1,5 +1,6 @@
 """Which answer is handed out, and what is said about it: the Gaussian where it is right, else corrected draws."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -8,8 +9,8 @@ from scipy.special import ndtri
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
 from natvi.models.density.check import Moved, Weighed, draw_plainly, move_draws, weigh_gaussian
+from natvi.models.density.climbing.fitting import Optimum, Rival
 from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.fitting import Optimum, Rival
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"
@@ -26,6 +27,8 @@ class Answer(NamedTuple):
         read: Draws in the user's space, where they are the answer; else None.
         concerns: The verdicts on it.
         effective: How many independent draws the draws are worth.
+        notes: What else the user should know.
+        bound: The bound and its standard error, where they are not those of the Gaussian in the free space.
     """
 
     method: str
@@ -33,10 +36,23 @@ class Answer(NamedTuple):
     read: np.ndarray | None
     concerns: tuple[Trust, ...]
     effective: float = 0.0
+    notes: tuple[str, ...] = ()
+    bound: tuple[float, float] | None = None
+
+    @property
+    def is_sure(self) -> bool:
+        """Whether nothing is said against it."""
+        return all(one.level == GOOD for one in self.concerns)
 
 
 def judge(
-    evaluator: Evaluator, found: Optimum, names: list[str], method: str, rng: np.random.Generator, z: np.ndarray
+    evaluator: Evaluator,
+    found: Optimum,
+    names: list[str],
+    method: str,
+    rng: np.random.Generator,
+    z: np.ndarray,
+    elsewhere: Callable[[], Answer | None] = lambda: None,
 ) -> Answer:
     """Check the Gaussian, and correct it where it is off and the method allows it.
 
@@ -47,13 +63,16 @@ def judge(
         method: "auto", "gaussian" or "psis".
         rng: For draws.
         z: Whitened points, on which the user's numbers are related to the free ones.
+        elsewhere: Where the Gaussian is off, gives an answer found in other coordinates, if there are any.
     """
-    local = _local_evidence(found.rivals)
+    local = local_evidence(found.rivals)
     numbers = (("smallest eigenvalue of the linear response", found.smallest),)
     if found.gaussian.structure != "dense":
         best, read = draw_plainly(found.wider, rng), evaluator(found.wider.at(z)).read
         moved = move_draws(evaluator, found.wider, best, rng)
-        return _after_moving(method, found.wider, best, read, moved, names, local, numbers)
+        answer = _after_moving(method, found.wider, best, read, moved, names, local, numbers)
+        other = None if answer.is_sure or method == "gaussian" else elsewhere()
+        return other if other is not None and other.is_sure else answer
     weighed: list[tuple[Any, Weighed, np.ndarray]] = []
     for gaussian in (found.wider, found.gaussian):
         looked = evaluator(gaussian.at(z))
@@ -69,6 +88,9 @@ def judge(
             break
         if shape is None or one.hopeless:
             break
+    other = elsewhere() if method == "auto" else None
+    if other is not None and other.is_sure:
+        return other
     gaussian, best, read = max(weighed, key=lambda item: item[1].promise)
     moved = move_draws(evaluator, gaussian, best, rng)
     return _after_moving(method, gaussian, best, read, moved, names, local, numbers)
@@ -106,8 +128,10 @@ def _after_moving(
         *(() if moved.change is None else (("change by finer steps, in sds", moved.change),)),
         *numbers,
     )
+    # draws that have settled are at hand: the Gaussian has to be right, not merely not clearly wrong. Among very many
+    # numbers the largest difference is chance, beyond the threshold too
     right = bool(
-        np.all(np.abs(shift) < thresholds.SHIFT + slack) and np.all(np.abs(change) < thresholds.CHANGE + slack)
+        np.all(np.abs(shift) < max(thresholds.SHIFT, slack)) and np.all(np.abs(change) < max(thresholds.CHANGE, slack))
     )
     if moved.settled and right and method != "psis":
         text = (
@@ -116,7 +140,7 @@ def _after_moving(
             f"{100 * max(np.max(np.abs(np.expm1(-change))), 0.01):.0f}%, with an error of {error:.2f} sds"
         )
         return Answer("gaussian", gaussian, None, (Trust(GOOD, (text,), numbers), *local))
-    differ = _differences(_only(names, varies), shift, change)
+    differ = differences(_only(names, varies), shift, change)
     if method == "gaussian":
         level = REFUSE if np.max(np.abs(shift)) > thresholds.FAR_SHIFT else CARE
         text = f"{differ}; the next rung is method='psis', draws that are corrected"
@@ -140,7 +164,8 @@ def _only(names: list[str], varies: np.ndarray) -> list[str]:
     return [name for name, flag in zip(names, varies, strict=True) if flag]
 
 
-def _differences(names: list[str], shift: np.ndarray, change: np.ndarray) -> str:
+def differences(names: list[str], shift: np.ndarray, change: np.ndarray) -> str:
+    """Say which mean and which sd are off most."""
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
     return (
         f"the mean of {names[moved]} should be about {abs(shift[moved]):.2f} posterior sds "
@@ -168,7 +193,8 @@ def _trouble(moved: Moved) -> str:
     return ", ".join(text for text, true in parts.items() if true) or "the chains have not settled"
 
 
-def _local_evidence(rivals: tuple[Rival, ...]) -> tuple[Trust, ...]:
+def local_evidence(rivals: tuple[Rival, ...]) -> tuple[Trust, ...]:
+    """Say that only the surroundings of one mode were seen, and which others were met."""
     found = [Trust(GOOD, (ONE_MODE,))]
     for rival in rivals:
         text = (

@@ -57,11 +57,10 @@ def measure_shape(fit: "GlmFit", rows: Rows) -> Shape | None:
 
 def judge_shape(fit: "GlmFit", shape: Shape | None) -> Trust:
     """Return the verdict on the Gaussian."""
-    names = [*fit.names, *([] if fit.dispersion_name is None else [fit.dispersion_name])]
     cure = "the posterior is not a Gaussian, and method='auto' or 'psis' corrects it by weighted draws"
     if fit.is_diagonal:
         cure = "independent coefficients miss correlations; try structure='dense'"
-    return words.judge_shape(shape, names, cure)
+    return words.judge_shape(shape, fit.table_names, cure)
 
 
 # --- collinear columns ---------------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class CorrectedFit(GlmFit):
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one, from the weighted draws."""
-        p, names = len(self.names), self.shared_names()
+        p, names = len(self.names), self.table_names
         table = weighted_table(names, self.readings(self.theta), self.weights, prob)
         return {"coefficients": table.iloc[:p]} | ({"dispersion": table.iloc[p:]} if len(names) > p else {})
 

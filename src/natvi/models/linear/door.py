@@ -1,6 +1,6 @@
 """The doors to generalized linear models: a formula with a table, or arrays."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, check_structure, choose_method
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
@@ -47,6 +48,7 @@ class GlmModel(DrawsFromPrior):
         notes: What was decided on the way, for the summary.
         columns: The recipe that rebuilds the covariates for new data; None for a model from arrays.
         intercept: Whether a column of ones was put before the columns of an array.
+        origin: The data frame and the words at the door; None for a model from arrays.
     """
 
     formula: str | None
@@ -58,6 +60,7 @@ class GlmModel(DrawsFromPrior):
     notes: tuple[str, ...]
     columns: ColumnRecipe | None = None
     intercept: bool = False
+    origin: Origin | None = None
 
     def fit(
         self,
@@ -146,6 +149,7 @@ class GlmModel(DrawsFromPrior):
             intercept=self.intercept,
             has_offset=self.rows.offset is not None,
             rows=self.rows,
+            origin=self.origin,
         )
         return Result(
             model=model,
@@ -208,13 +212,16 @@ def glm(
     chosen = find_family(family, link)
     formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
-    if parsed.group is not None:
+    if parsed.has_groups:
         raise ValueError(
-            f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out (... | {parsed.group})."
+            f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out "
+            f"(... | {parsed.group_columns[0]})."
         )
     design = build_design(parsed, data, missing, weights)
     rows, notes = rows_of_design(design, chosen.name)
-    return _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
+    model = _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
+    words = {"prior": prior, "structure": structure, "weights": weights, "missing": missing}
+    return replace(model, origin=Origin.of(formula, data, design.rows, family=family, link=link, **words))
 
 
 def glm_arrays(

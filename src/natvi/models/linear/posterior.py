@@ -7,12 +7,13 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
-from natvi.formula.columns import ColumnRecipe, as_frame
+from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
@@ -42,6 +43,7 @@ class GlmFit(RegressionFit):
     intercept: bool = False
     has_offset: bool = False
     rows: Rows | None = None
+    origin: Origin | None = None
 
     @property
     def headline(self) -> tuple[tuple[str, str], ...]:
@@ -82,14 +84,21 @@ class GlmFit(RegressionFit):
         """The dispersion on its natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
         return dispersion_name(self.family, self.names)
 
+    @property
+    def table_names(self) -> list[str]:
+        """The names of what the tables show: coefficients, and the dispersion as people read it."""
+        spread = spread_name(self.family, self.names)
+        return [*self.names, *([] if spread is None else [spread])]
+
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
+        power = self.family.read_power
         p, sds = len(self.names), self.sds
         mean = self.coordinates.coefficients(self.mean[:p])
         tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
-        if self.dispersion_name is not None:
-            row = lognormal_row(float(self.mean[p]), float(sds[p] ** 2), 0.5 - prob / 2)
-            tables["dispersion"] = interval_table([self.dispersion_name], np.array(row)[:, None], prob)
+        if len(self.table_names) > p:
+            row = lognormal_row(power * float(self.mean[p]), float((power * sds[p]) ** 2), 0.5 - prob / 2)
+            tables["dispersion"] = interval_table(self.table_names[p:], np.array(row)[:, None], prob)
         return tables
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
@@ -106,7 +115,8 @@ class GlmFit(RegressionFit):
         """Map draws in the coordinates of the fit to what the tables show: coefficients and dispersion."""
         p = len(self.names)
         with np.errstate(over="ignore"):
-            return np.concatenate([self.coordinates.coefficients(theta[:, :p]), np.exp(theta[:, p:])], axis=1)
+            spread = np.exp(self.family.read_power * theta[:, p:])
+        return np.concatenate([self.coordinates.coefficients(theta[:, :p]), spread], axis=1)
 
     def directions(self) -> np.ndarray:
         """Return, for each of the readings, the combination of coordinates with which it moves, one a line."""
@@ -115,10 +125,9 @@ class GlmFit(RegressionFit):
         return found
 
     def sample(self, num_samples: int, seed: int, random_effects: bool) -> dict[str, np.ndarray]:
-        """Draw the coefficients and the dispersion, by name."""
+        """Draw the coefficients, the dispersion as tables show it, and the dispersion itself, by name."""
         draws = self.draws(num_samples, seed)
-        coefficients = self.coordinates.coefficients(draws[:, : len(self.names)])
-        named = {name: coefficients[:, j] for j, name in enumerate(self.names)}
+        named = dict(zip(self.table_names, self.readings(draws).T, strict=True))
         return named if self.dispersion_name is None else named | {self.dispersion_name: np.exp(draws[:, -1])}
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
@@ -127,15 +136,20 @@ class GlmFit(RegressionFit):
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Return predictions for new rows, or for the training rows where there are none."""
+        check_word("kind", kind, KINDS)
+        rows = self.covariates_for(new_data, groups)
+        index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)
+        return interval_table(index, self.columns_of(rows, kind, prob), prob)
+
+    def covariates_for(self, data: Any, groups: str) -> Covariates:
+        """Return new rows, by default the training rows; there are no groups."""
         if groups != "known":
             raise ValueError(f"groups={groups!r} is for models with random effects; this one has none. Leave it out.")
-        check_word("kind", kind, KINDS)
-        if new_data is None:
-            rows, index = self.training_rows().covariates, pd.RangeIndex(self.num_rows)
-        else:
-            index = array_labels(new_data) if self.columns is None else as_frame(new_data).index
-            rows = self.covariates_of(new_data)
-        return interval_table(index, self.columns_of(rows, kind, prob), prob)
+        return self.training_rows().covariates if data is None else self.covariates_of(data)
+
+    def labels_of(self, data: Any) -> pd.Index:
+        """Return the labels of rows."""
+        return array_labels(data) if data is not None and self.columns is None else super().labels_of(data)
 
     def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""

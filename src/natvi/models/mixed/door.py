@@ -22,6 +22,7 @@ from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, choose_method
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
@@ -52,6 +53,7 @@ class MixedModel(DrawsFromPrior):
     weight: np.ndarray | None = None  # how often each row counts, trials included
     constants: np.ndarray | None = None  # of the weighted log-likelihood of each row
     trials: np.ndarray | None = None
+    origin: Origin | None = None
 
     @property
     def constant(self) -> float:
@@ -179,6 +181,7 @@ class MixedModel(DrawsFromPrior):
             notes=self.notes,
             correlated=design.correlated,
             rows=Rows(design.X, self.y, design.offset, *extra),
+            origin=self.origin,
         )
 
 
@@ -241,10 +244,12 @@ def glmm(
     design = build_design(parsed, data, missing, weights)
     refuse_empty_effects(design, parsed.group or "...")
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
+    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
+    origin = Origin.of(formula, data, design.rows, **words)
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     rows = gather(Covariates(design.X, design.offset), response, design.weights)
     if parsed.group is None:
-        return crossed_model(formula, chosen, design, response, rows, prior)
+        return replace(crossed_model(formula, chosen, design, response, rows, prior), origin=origin)
     y, weight = rows.y, rows.weight
     recipe = design.columns
     chosen_prior = choose_prior(
@@ -264,4 +269,4 @@ def glmm(
     inside = chosen_prior.coordinates
     design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
     counts = (weight, rows.constants, rows.trials)
-    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts)
+    return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts, origin)

@@ -14,6 +14,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
 from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.mixed.groups import group_codes, plain_labels
+from natvi.models.mixed.marginal.whole_groups import whole_groups
 from natvi.models.mixed.predict import draw_effects, predictor_moments
 from natvi.models.mixed.variance import (
     SharedCoordinates,
@@ -22,6 +23,7 @@ from natvi.models.mixed.variance import (
 )
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
     apply_mean,
@@ -63,6 +65,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
     correlated: bool = True
     rows: Rows | None = None
     choice: str = ""
+    origin: Origin | None = None
 
     def parts(self) -> dict[str, Any]:
         """Return all fields by name, for a fit that is built around this one."""
@@ -190,6 +193,26 @@ class MixedFit(SharedCoordinates, RegressionFit):
         frame = as_frame(data)
         rows = self._columns_of(frame)
         return rows._replace(codes=group_codes(frame, self.group_name, self.group_labels)[0])
+
+    def covariates_for(self, data: Any, groups: str) -> Covariates:
+        """Return rows in the groups that the fit knows, in one new group, or without effects of groups."""
+        check_word("groups", groups, GROUPS)
+        if groups == "known":
+            return self.training_rows().covariates if data is None else self.covariates_of(data)
+        rows = self.training_rows().covariates if data is None else self._columns_of(as_frame(data))
+        assert rows.Z is not None
+        if groups == "new":
+            return rows._replace(codes=np.full(rows.num_rows, len(self.group_labels)))
+        return rows._replace(Z=np.zeros_like(rows.Z), codes=np.zeros(rows.num_rows, dtype=int))
+
+    @property
+    def has_groups(self) -> bool:
+        """Rows have effects of groups."""
+        return True
+
+    def block_values(self, rows: Rows, drawn: Drawn, codes: np.ndarray, num_blocks: int) -> np.ndarray:
+        """Return the log-likelihood of every block of whole groups, their random effects integrated out."""
+        return whole_groups(self, rows, drawn, codes, num_blocks)
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Draw the shared coordinates, those of `sample`."""

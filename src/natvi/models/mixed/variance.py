@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.target.mixed.random_effects import omega_positions
@@ -78,8 +78,9 @@ class SharedCoordinates(ABC):
         return np.concatenate([shared[:, : len(self.fixed_names)], component_draws(self, shared, inside=True)], axis=1)
 
     def named(self, shared: np.ndarray) -> dict[str, np.ndarray]:
-        """Return draws of fixed effects and variance components, by name."""
-        return dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
+        """Return draws of fixed effects and variance components, and of the dispersion itself, by name."""
+        shown = dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
+        return shown | {name: np.exp(shared[:, at]) for name, at in self.dispersion_position().items()}
 
 
 def component_names(fit: SharedCoordinates) -> list[str]:
@@ -87,8 +88,8 @@ def component_names(fit: SharedCoordinates) -> list[str]:
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
     pairs = [f"corr({effects[k]},{effects[j]}|{group})" for k, j in _pairs(fit)]
-    dispersion = dispersion_name(fit.family, fit.fixed_names)
-    return [*sds, *pairs, *([dispersion] if dispersion else [])]
+    spread = spread_name(fit.family, fit.fixed_names)
+    return [*sds, *pairs, *([spread] if spread else [])]
 
 
 def _pairs(fit: SharedCoordinates) -> list[tuple[int, int]]:
@@ -125,15 +126,15 @@ def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = F
     columns = [sds[:, k] for k in range(r)]
     columns += [covariance[:, k, j] / (sds[:, k] * sds[:, j]) for k, j in _pairs(fit)]
     if fit.family.has_dispersion:
-        columns.append(np.exp(shared[:, len(fit.fixed_names)]))
+        columns.append(np.exp(fit.family.read_power * shared[:, len(fit.fixed_names)]))
     return np.stack(columns, axis=1)
 
 
 def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
     """Return mean, sd and central interval of every component.
 
-    Components that are the exponential of one coordinate are lognormal, so theirs are exact; the others come
-    from 4000 draws with a fixed seed.
+    Components that are the exponential of a multiple of one coordinate are lognormal, so theirs are exact; the others
+    come from 4000 draws with a fixed seed.
     """
     mean, covariance = fit.shared_moments()
     values = component_draws(fit, fit.shared_draws(NUM_DRAWS, np.random.default_rng(0)))
@@ -147,8 +148,8 @@ def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
         exact = {
             name: (at, -1.0, np.log(u)) for (name, at), u in zip(fit.log_sd_positions().items(), units, strict=True)
         }
-    if dispersion := dispersion_name(fit.family, fit.fixed_names):
-        exact[dispersion] = (len(fit.fixed_names), 1.0, 0.0)
-    for name, (at, sign, log_unit) in exact.items():
-        table.loc[name] = lognormal_row(sign * mean[at] + log_unit, float(covariance[at, at]), tail)
+    if spread := spread_name(fit.family, fit.fixed_names):
+        exact[spread] = (len(fit.fixed_names), fit.family.read_power, 0.0)
+    for name, (at, power, log_unit) in exact.items():
+        table.loc[name] = lognormal_row(power * mean[at] + log_unit, power**2 * float(covariance[at, at]), tail)
     return table

@@ -33,6 +33,7 @@ class Loo(NamedTuple):
         effective: How many equally weighted draws every row's draws are worth; where that is most of them, its part
             is reliable whatever the tail.
         warning: What to know about unreliable rows, or an empty text.
+        unit: What was left out at a time: "rows" or "groups".
     """
 
     elpd: float
@@ -42,9 +43,11 @@ class Loo(NamedTuple):
     pareto_k: np.ndarray
     effective: np.ndarray
     warning: str
+    unit: str = "rows"
 
     def __repr__(self) -> str:
-        text = f"elpd_loo {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}, {len(self.pareto_k):,} rows"
+        many = f"{len(self.pareto_k):,} {self.unit}"
+        text = f"elpd_loo {self.elpd:.2f} (se {self.se:.2f}), p_loo {self.p_loo:.2f}, {many}"
         return f"{text}\n{self.warning}" if self.warning else text
 
 

@@ -4,20 +4,28 @@ from abc import ABC, abstractmethod
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
+from natvi.formula.raw_columns import listing
 from natvi.judge.predictive import ModelCheck, check_model
 from natvi.judge.replicate import CHECK_DRAWS, even_rows
 from natvi.models.regression import criticism
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.criticism import Drawn, Loo, Residuals
+from natvi.models.regression.origin import Origin
+from natvi.models.regression.predict import KINDS, apply_mean, check_word
 from natvi.models.regression.prior.check import prior_concerns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
+from natvi.models.regression.questions import contrasts, leave_groups, row_answers
+from natvi.models.regression.questions.averages import Setting
 from natvi.models.regression.response import encode_response
 from natvi.models.regression.rows import Covariates, Rows, gather
+from natvi.models.regression.tables import interval_table
+from natvi.models.regression.words import Description, describe
 
 
 class RegressionFit(ABC):
@@ -28,12 +36,26 @@ class RegressionFit(ABC):
     prior: Prior
     columns: ColumnRecipe | None
     rows: Rows | None
+    origin: Origin | None
+    num_rows: int
 
     # --- what a model adds -----------------------------------------------------------------------------------
 
     @abstractmethod
     def covariates_of(self, data: Any) -> Covariates:
         """Return new rows in the coordinates of the fit, without their responses."""
+
+    @abstractmethod
+    def covariates_for(self, data: Any, groups: str) -> Covariates:
+        """Return rows whose groups are "known", one "new" group, or none ("population"); by default training rows."""
+
+    @abstractmethod
+    def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
+        """Return predictions for new rows, or for the training rows."""
+
+    @abstractmethod
+    def tables(self, prob: float) -> dict[str, pd.DataFrame]:
+        """Return tidy tables of parameters by their role."""
 
     @abstractmethod
     def shared_names(self) -> list[str]:
@@ -58,6 +80,15 @@ class RegressionFit(ABC):
     def log_ratios(self, rows: Rows, shared: np.ndarray) -> np.ndarray | None:
         """Return log p(y, theta) - log q(theta) of draws, or None where they count as draws of the posterior."""
         return None
+
+    def block_values(self, rows: Rows, drawn: Drawn, codes: np.ndarray, num_blocks: int) -> np.ndarray:
+        """Return the log-likelihood of every block of rows under every draw `(s, b)`."""
+        return leave_groups.sum_blocks(criticism.log_likelihoods(drawn, rows), codes, num_blocks)
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether rows have effects of groups."""
+        return False
 
     @property
     def loo_cause(self) -> str:
@@ -132,9 +163,7 @@ class RegressionFit(ABC):
         if (at := even_rows(len(rows.y))) is not None:
             rows = rows.take(at)
         drawn = self.draws_for(rows.covariates, criticism.RESIDUAL_DRAWS, seed)
-        mean, _ = self.shared_moments()
-        disp = float(mean[rows.X.shape[1]]) if self.family.has_dispersion else None
-        return criticism.find_residuals(drawn, rows, self.fitted_values(drawn), disp, seed)
+        return criticism.find_residuals(drawn, rows, self.fitted_values(drawn), self._log_dispersion(rows), seed)
 
     def check_model(self) -> ModelCheck | None:
         """Return how well the model describes its data; None where they are not at hand."""
@@ -159,3 +188,114 @@ class RegressionFit(ABC):
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""
         return self.family.name not in ("gaussian", "gamma")
+
+    # --- questions -------------------------------------------------------------------------------------------
+
+    def means(self, variable: str, at: Any, by: Any, prob: float, setting: dict[str, Any]) -> pd.DataFrame:
+        """Return the average expectation of the rows had they held each of some values."""
+        return contrasts.marginal_means(self, variable, at, by, prob, Setting(**setting))
+
+    def compare(
+        self, variable: str, levels: Any, pairs: str, by: Any, measure: str, prob: float, setting: dict[str, Any]
+    ) -> pd.DataFrame:
+        """Return differences or ratios of these averages."""
+        return contrasts.comparisons(self, variable, levels, pairs, by, measure, prob, Setting(**setting))
+
+    def slopes(self, variable: str, by: Any, prob: float, setting: dict[str, Any]) -> pd.DataFrame:
+        """Return the average derivative in a number."""
+        return contrasts.average_slopes(self, variable, by, prob, Setting(**setting))
+
+    def description(self) -> Description:
+        """Return the model in words, in equations, and as the call that makes it."""
+        names = tuple(map(str, self.tables(0.5)["coefficients"].index))
+        given = {} if self.origin is None else self.origin.given()
+        return describe(self.formula, self.family, names, self.num_rows, given)
+
+    def covariance(self) -> pd.DataFrame:
+        """Return the covariance matrix of the coefficients, in the user's units."""
+        names = self.tables(0.5)["coefficients"].index
+        mean, covariance = self.shared_moments()
+        p = len(names)
+        _, found = self.coordinates.fixed_moments(mean[:p], covariance[:p, :p])
+        return pd.DataFrame(found, index=names, columns=names)
+
+    @property
+    def link(self) -> str:
+        """The link between expectation and predictor."""
+        return self.family.link
+
+    def row_draws(self, data: Any, kind: str, groups: str, num_draws: int, seed: int) -> np.ndarray:
+        """Draw predictors, expected responses or new responses of rows `(num_draws, n)`."""
+        covariates = self.covariates_for(data, groups)
+        criticism.check_size(num_draws, covariates.num_rows)
+        drawn = self.draws_for(covariates, num_draws, seed)
+        if kind == "predictive":
+            return criticism.replicate_responses(drawn, self._trials_of(data), seed)
+        check_word("kind", kind, (*KINDS, "predictive"))
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return eta if kind == "link" else apply_mean(self.family, eta)
+
+    def predictive_table(self, data: Any, groups: str, prob: float, num_draws: int, seed: int) -> pd.DataFrame:
+        """Return mean, sd and interval of a new response of every row."""
+        covariates = self.covariates_for(data, groups)
+        drawn = self.draws_for(covariates, num_draws, seed)
+        columns = row_answers.predictive_columns(drawn, self._trials_of(data), prob, seed)
+        return interval_table(self.labels_of(data), columns, prob)
+
+    def labels_of(self, data: Any) -> pd.Index:
+        """Return the labels of rows: of a frame its index, of the training rows that of the frame they came from."""
+        if data is not None:
+            return as_frame(data).index
+        return pd.RangeIndex(len(self.training_rows().y)) if self.origin is None else self.origin.frame().index
+
+    def residual_frame(self, seed: int, data: Any = None) -> pd.DataFrame:
+        """Return observed and fitted values of all rows, with their residuals; of trials proportions."""
+        rows = self.rows_of(data)
+        fitted = self.predict(data, "response", "known", 0.5)["mean"].to_numpy()
+        drawn = self.draws_for(rows.covariates, criticism.RESIDUAL_DRAWS, seed)
+        found = row_answers.every_residual(drawn, rows, fitted, self._log_dispersion(rows), seed)
+        columns = {"observed": rows.y, "fitted": fitted, "response": rows.y - fitted}
+        index = self.labels_of(data)
+        return pd.DataFrame(columns | {"pearson": found.pearson, "quantile": found.quantile}, index=index)
+
+    def explained(self, num_draws: int, seed: int, data: Any = None) -> dict[str, np.ndarray]:
+        """Return draws of R², with and without the effects of groups, of very many rows from an even selection."""
+        rows = self.rows_of(data)
+        at = even_rows(len(rows.y))
+        covariates = rows.covariates if at is None else rows.covariates.take(at)
+        drawn = self.draws_for(covariates, num_draws, seed)
+        without = drawn._replace(local=None) if self.has_groups else None
+        return row_answers.explained_variance(self.family, drawn, without).shares()
+
+    def leave_groups_out(self, by: Any, num_draws: int, seed: int, data: Any = None) -> Loo:
+        """Return cross-validation that leaves out all rows of a group at a time."""
+        rows = self.rows_of(data)
+        codes, num_blocks = leave_groups.block_codes(self.block_labels(by, data), len(rows.y))
+        drawn = self.draws_for(rows.covariates, num_draws, seed)
+        values = self.block_values(rows, drawn, codes, num_blocks)
+        return leave_groups.leave_blocks_out(values, self.log_ratios(rows, drawn.shared))
+
+    def block_labels(self, by: Any, data: Any) -> Any:
+        """Return a label for every row, from a column of the data or as they were given."""
+        if not isinstance(by, str):
+            return by
+        if data is None and self.origin is None:
+            raise ValueError(
+                f"the fit does not hold its data frame, where {by!r} would be. Give data=, or a label for every row."
+            )
+        frame = self.origin.frame() if data is None and self.origin is not None else as_frame(data)
+        if by not in frame.columns:
+            raise ValueError(f"by names {by!r}, which is no column of the data: {listing(frame.columns)}.")
+        return frame[by]
+
+    def update(self, formula: str | None, changes: dict[str, Any]) -> Any:
+        """Return a model like this one but for what is changed, not fitted yet."""
+        if self.origin is None:
+            raise ValueError(
+                "only a fit that holds its data can be changed; loaded fits, and those from arrays or batches, do not. "
+                "Call natvi.glm or natvi.glmm with the new formula."
+            )
+        return self.origin.again(formula, **changes)
+
+    def _log_dispersion(self, rows: Rows) -> float | None:
+        return float(self.shared_moments()[0][rows.X.shape[1]]) if self.family.has_dispersion else None

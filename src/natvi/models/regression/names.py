@@ -17,6 +17,18 @@ def dispersion_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
     return name if name not in fixed_names else f"residual {name}"
 
 
+def spread_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
+    """Return the name under which tables show the dispersion: sigma, or the relative spread 1/sqrt(phi).
+
+    Example:
+        >>> from natvi.families.table import FAMILIES
+        >>> spread_name(FAMILIES["negative_binomial"], ()), spread_name(FAMILIES["gaussian"], ())
+        ('1/sqrt(phi)', 'sigma')
+    """
+    name = dispersion_name(family, fixed_names)
+    return name if name is None or family.read_power == 1.0 else f"1/sqrt({name})"
+
+
 def sd_names(r: int, random_names: tuple[str, ...] | None, group: str | None) -> tuple[str, ...]:
     """Return the names of the random effects' sds.
 

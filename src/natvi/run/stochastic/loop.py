@@ -172,7 +172,10 @@ def wander(
         lead.save_last(current)
     host = gather(current)
     count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
-    return Fitted(_answer(host, settle, patience), *_last_bound(host), outcome, trace, count, host)
+    kept = _answer(host, patience)
+    watched = np.empty(0) if host.watched is None else np.asarray(host.watched.values)[: len(trace)]
+    gaussian = host.average if settle and kept is host.algorithm else kept.gaussian
+    return Fitted(gaussian, *_last_bound(host), outcome, trace, count, host, kept, watched)
 
 
 def _last_bound(state: StochasticState) -> tuple[float, float]:
@@ -294,10 +297,11 @@ def _window_seen(state: StochasticState) -> tuple[float, float | None]:
     return float(state.trace[at]), seen
 
 
-def _answer(state: StochasticState, settle: bool, patience: int | None) -> Any:
+def _answer(state: StochasticState, patience: int | None) -> Any:
+    """Return the recipe's state that is the answer: the last, or the best that patience has waited for."""
     if patience is not None and state.watched is not None and np.isfinite(state.watched.best_value):
-        return state.watched.best.gaussian
-    return state.average if settle else state.algorithm.gaussian
+        return state.watched.best
+    return state.algorithm
 
 
 def _judge_end(state: StochasticState, max_steps: int, patience: int | None = None) -> Outcome | None:

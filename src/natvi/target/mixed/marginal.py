@@ -57,6 +57,27 @@ def marginal_log_density(
     Returns:
         The logarithm of the joint density of data and shared coordinates.
     """
+    by_group, log_volumes, mode = _integrals(target, shared, near, nodes)
+    likelihood, _ = mixed_parts(target)
+    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    prior = sum((term.value(ArrowVector(mode, shared)) for term in target.shared), jnp.zeros(()))
+    return jnp.sum(by_group) - jnp.sum(log_volumes) + likelihood.normaliser(disp) + prior
+
+
+def group_log_likelihoods(
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"]
+) -> Float[Array, " n"]:
+    """Return log p(y_i | theta_g) of every group, its random effects integrated out, but for the rows' constants."""
+    by_group, log_volumes, _ = _integrals(target, shared, near, None)
+    likelihood, _ = mixed_parts(target)
+    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    return by_group - log_volumes + likelihood.design.per_group(jnp.sum(likelihood.row_normalisers(disp), axis=0))
+
+
+def _integrals(
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: int | None
+) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, "r n"]]:
+    """Return the log of every group's sum over nodes, the log volume |root| it is to be divided by, and the mode."""
     likelihood, effects = mixed_parts(target)
     rows = RowLikelihood(likelihood, shared)
     W = effects.precision_factor(shared)
@@ -81,10 +102,8 @@ def marginal_log_density(
 
     start = jnp.full_like(mode[0], -jnp.inf)
     by_group, _ = jax.lax.scan(add, start, (jnp.asarray(z), jnp.asarray(log_weight)))
-    log_volume = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(effects.r)])))
-    point = ArrowVector(mode, shared)
-    prior = sum((term.value(point) for term in target.shared), jnp.zeros(()))
-    return jnp.sum(by_group) - log_volume + likelihood.normaliser(rows.disp) + prior
+    log_volumes = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(effects.r)])), axis=0)
+    return by_group, log_volumes, mode
 
 
 class RowLikelihood:

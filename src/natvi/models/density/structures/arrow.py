@@ -11,8 +11,9 @@ and orthogonal to the shared ones, so that all of this is exact for a Gaussian d
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.density.evaluator import Evaluator, Looked
@@ -71,6 +72,13 @@ class Arrow(NamedTuple):
     def at(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return mu + T^-T z."""
         return self.mean + self.spread(z)
+
+    def traced_at(self, z: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return mu + C z of one z, inside a program of JAX."""
+        has, at = self.at_local >= 0, np.where(self.at_local >= 0, self.at_local, len(self.mean))
+        local = jnp.where(has, z.at[at].get(mode="fill", fill_value=0.0), 0.0)
+        moved = jax.tree.map(jnp.asarray, self.factor).solve_transposed(ArrowVector(local, z[self.at_shared]))
+        return jnp.asarray(self.mean).at[at].add(moved.local, mode="drop").at[self.at_shared].add(moved.shared)
 
     def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return T^-T z."""

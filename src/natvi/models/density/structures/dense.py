@@ -10,8 +10,9 @@ At the optimum of the bound g = 0 and A = I.
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from natvi.models.density.evaluator import Evaluator, Looked
 
@@ -50,6 +51,10 @@ class Dense(NamedTuple):
     def at(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return mu + C z."""
         return self.mean + self.spread(z)
+
+    def traced_at(self, z: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return mu + C z of one z, inside a program of JAX."""
+        return jnp.asarray(self.mean) + jnp.asarray(self.root) @ z
 
     def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return C z."""

@@ -2,8 +2,9 @@
 
 from typing import NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from natvi.models.density.evaluator import Evaluator, Looked
 
@@ -27,6 +28,10 @@ class Diagonal(NamedTuple):
     def at(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return mu + C z."""
         return self.mean + self.spread(z)
+
+    def traced_at(self, z: Float[Array, " d"]) -> Float[Array, " d"]:
+        """Return mu + C z of one z, inside a program of JAX."""
+        return jnp.asarray(self.mean) + jnp.asarray(self.sds) * z
 
     def spread(self, z: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return C z."""

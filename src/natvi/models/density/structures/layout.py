@@ -20,6 +20,8 @@ COLUMNS = 64  # Hessian-vector products at once
 MOST_DIMENSIONS = 20_000  # beyond which the columns are too many to look at
 LARGEST_PIECE = 16  # numbers of a local block
 LARGEST_SHARED = 300
+FEW = 300  # dimensions in which every limit is tried
+MOST_OF_FEW = 16  # shared numbers, where these may be up to half of all
 FULL = 0.25  # share of a column that is not zero, from which the Hessian counts as full
 DISTURBANCE = 0.1  # around the start: at zero some products vanish that do not elsewhere
 
@@ -96,7 +98,7 @@ def _columns(density: Callable[..., Any], start: np.ndarray) -> list[np.ndarray]
                 return None
             # below rounding of the column's largest entry a number is no entry
             kept = np.abs(values) > 1e-12 * np.max(np.abs(values), axis=1, keepdims=True)
-            if first == 0 and np.median(np.mean(kept, axis=1)) > FULL:
+            if first == 0 and d > FEW and np.median(np.mean(kept, axis=1)) > FULL:
                 return None
             for j, row in zip(at, kept, strict=True):
                 found[j] = np.flatnonzero(row)
@@ -113,14 +115,15 @@ def arrow_of(columns: list[np.ndarray]) -> Layout | None:
     rows, at = np.concatenate(columns), np.repeat(np.arange(d), counts)
     pattern = coo_array((np.ones(len(rows)), (rows, at)), shape=(d, d)).tocsr()
     # a number is shared if it meets more than others do: try from the strictest limit on
-    for limit in (d // 4, d // 16, LARGEST_SHARED, 64, 32, LARGEST_PIECE):
+    limits = np.unique(counts)[::-1][1:] if d <= FEW else (d // 4, d // 16, LARGEST_SHARED, 64, 32, LARGEST_PIECE)
+    for limit in limits:
         shared = np.flatnonzero(counts > limit)
         rest = np.flatnonzero(counts <= limit)
-        if len(shared) > min(LARGEST_SHARED, d // 4) or not len(rest):
+        if len(shared) > min(LARGEST_SHARED, max(d // 4, min(d // 2, MOST_OF_FEW))) or not len(rest):
             continue
         count, label = connected_components(pattern[rest][:, rest], directed=False)
         sizes = np.bincount(label, minlength=count)
-        if sizes.max() <= LARGEST_PIECE:
+        if sizes.max() <= LARGEST_PIECE and (count > 2 or d > FEW):
             local = np.full((sizes.max(), count), -1)
             order = np.argsort(label, kind="stable")
             place = np.arange(len(rest)) - np.repeat(np.cumsum(sizes) - sizes, sizes)

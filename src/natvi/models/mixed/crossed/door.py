@@ -19,6 +19,7 @@ from natvi.models.mixed.crossed.notes import describe_factors
 from natvi.models.mixed.crossed.start import crossed_start, rough_values
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, choose_method
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.draws import draw_prior
@@ -52,6 +53,7 @@ class CrossedModel(DrawsFromPrior):
     weight: np.ndarray | None = None
     constants: np.ndarray | None = None
     trials: np.ndarray | None = None
+    origin: Origin | None = None
 
     def fit(
         self,
@@ -160,6 +162,7 @@ class CrossedModel(DrawsFromPrior):
             effect_sd=sd,
             rows=Rows(design.X, self.y, design.offset, self.weight, self.trials, self.constants, design.Z, codes),
             source=Source.of(q, built.place),
+            origin=self.origin,
             shared_covariance=np.asarray(q.covariance)[: built.target.b, : built.target.b],
         )
 

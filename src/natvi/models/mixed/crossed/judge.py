@@ -12,9 +12,9 @@ from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 LEAST_POINTS, FEWEST_POINTS = 30.0, 10.0  # effective, of evenly spread ones
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its mean
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
-SECOND_SHIFT, SECOND_CHANGE = 0.2, 0.15  # that the second-order term may make: what is left is smaller
+SECOND_SHIFT, SECOND_CHANGE = 0.3, 0.2  # that the second-order term may make: what is left is smaller
 FAR_SECOND = 1.0
-LARGE_SPREAD = 4.0  # of log p - log q, from which half of it says nothing sure about the divergence
+LARGE_SPREAD = 10.0  # of log p - log q, from which half of it says nothing sure about the divergence
 
 
 def compare(better: pd.DataFrame, other: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:

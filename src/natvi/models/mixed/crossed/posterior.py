@@ -1,6 +1,7 @@
 """A fitted model with crossed or nested factors: names, tables, draws and predictions."""
 
 from abc import abstractmethod
+from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from functools import cached_property
 from typing import Any
@@ -16,6 +17,7 @@ from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
@@ -46,6 +48,7 @@ class CrossedFit(RegressionFit):
     effect_sd: np.ndarray
     rows: Rows | None = None
     choice: str = ""
+    origin: Origin | None = None
 
     def parts(self) -> dict[str, Any]:
         """Return the fields that every such fit has, for one that is built around this one."""
@@ -155,21 +158,11 @@ class CrossedFit(RegressionFit):
         levels are listed by factor in `table.attrs["new_groups"]`.
         """
         check_word("kind", kind, KINDS)
-        check_word("groups", groups, GROUPS)
-        new: dict[str, list[Any]] = {}
-        if new_data is None:
-            rows, index = self.training_rows().covariates, pd.RangeIndex(self.num_rows)
-        else:
+        rows, index, new = self.covariates_for(new_data, groups), pd.RangeIndex(self.num_rows), {}
+        if new_data is not None:
             frame = as_frame(new_data)
-            rows, index = self._columns_of(frame), frame.index
-            if groups == "known":
-                rows, new = self._with_codes(rows, frame)
-        if groups == "new":
-            rows = rows._replace(codes=np.tile([term.num_levels for term in self.terms], (rows.num_rows, 1)))
-        if groups == "population":
-            assert rows.Z is not None
-            zeros = np.zeros((rows.num_rows, len(self.terms)), dtype=np.int64)
-            rows = rows._replace(Z=np.zeros_like(rows.Z), codes=zeros)
+            index = frame.index
+            new = self._unseen(frame) if groups == "known" else {}
         drawn = self._drawn(rows, self._kept, 0)
         table = interval_table(
             index, drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob), prob
@@ -187,19 +180,37 @@ class CrossedFit(RegressionFit):
         X, Z, offset = self.columns.apply(frame)
         return Covariates(self.coordinates.columns(X), offset, self.coordinates.random_columns(Z))
 
-    def _with_codes(self, rows: Covariates, frame: pd.DataFrame) -> tuple[Covariates, dict[str, list[Any]]]:
-        codes = np.empty((rows.num_rows, len(self.terms)), dtype=np.int64)
-        new: dict[str, list[Any]] = {}
-        for k, term in enumerate(self.terms):
-            codes[:, k], unseen = codes_of(level_labels(frame, term.columns), term.group, term.labels)
-            if unseen:
-                new[term.group] = unseen
-        return rows._replace(codes=codes), new
+    def _codes(self, frame: pd.DataFrame) -> Iterator[tuple[np.ndarray, list[Any]]]:
+        """Yield each term's level of every row, and the labels of levels never seen."""
+        for term in self.terms:
+            yield codes_of(level_labels(frame, term.columns), term.group, term.labels)
+
+    def _unseen(self, frame: pd.DataFrame) -> dict[str, list[Any]]:
+        found = zip(self.terms, self._codes(frame), strict=True)
+        return {term.group: new for term, (_, new) in found if new}
 
     def covariates_of(self, data: Any) -> Covariates:
         """Return new rows in the coordinates of the fit, without their responses; codes hold a level of every term."""
         frame = as_frame(data)
-        return self._with_codes(self._columns_of(frame), frame)[0]
+        codes = np.stack([codes for codes, _ in self._codes(frame)], axis=1)
+        return self._columns_of(frame)._replace(codes=codes)
+
+    def covariates_for(self, data: Any, groups: str) -> Covariates:
+        """Return rows in the levels that the fit knows, in one new level of every factor, or without effects."""
+        check_word("groups", groups, GROUPS)
+        if groups == "known":
+            return self.training_rows().covariates if data is None else self.covariates_of(data)
+        rows = self.training_rows().covariates if data is None else self._columns_of(as_frame(data))
+        assert rows.Z is not None
+        if groups == "new":
+            return rows._replace(codes=np.tile([term.num_levels for term in self.terms], (rows.num_rows, 1)))
+        zeros = np.zeros((rows.num_rows, len(self.terms)), dtype=np.int64)
+        return rows._replace(Z=np.zeros_like(rows.Z), codes=zeros)
+
+    @property
+    def has_groups(self) -> bool:
+        """Rows have effects of levels."""
+        return True
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
         """Draw the shared coordinates, those of `sample`."""

@@ -115,8 +115,8 @@ def default_scales(
         inside = (_half_t(scale),) * r
     dispersion, power = settings.dispersion, 1.0
     if dispersion is None and family.has_dispersion:
-        gaussian = family.name == "gaussian"
-        dispersion, power = (_half_t(scale), 1.0) if gaussian else (_half_t(1.0), -0.5)
+        in_units = family.read_power == 1.0  # sigma has the response's unit, 1/sqrt(phi) has none
+        dispersion, power = _half_t(scale if in_units else 1.0), family.read_power
     eta = 1.0 if settings.lkj is None else settings.lkj
     return ScaleDefaults(inside, user, eta, dispersion, power, matrix, columns.centring is not None)
 

@@ -16,11 +16,12 @@ import numpy as np
 from jaxtyping import Float
 from scipy.linalg import qr
 
-from natvi.models.density.polish import Slope
+from natvi.models.density.climbing.polish import Slope
 
 STEP = 1e-4  # of the differences, in sds
 LEAST, MOST = 0.05, 20.0  # eigenvalues are kept within
 DIRECTIONS, PRODUCTS = 8, 32
+COUPLED = 0.02  # with what is known, relative: what is less changes the covariance by its square
 
 
 class Response(NamedTuple):
@@ -66,5 +67,5 @@ def _fresh(vectors: np.ndarray, basis: np.ndarray) -> np.ndarray:
     for _ in range(2):
         vectors = vectors - basis @ (basis.T @ vectors)
     Q, R, _ = cast("tuple[np.ndarray, np.ndarray, np.ndarray]", qr(vectors, mode="economic", pivoting=True))
-    kept = np.abs(np.diagonal(R)) > 1e-3 * max(float(size.max(initial=0.0)), 1e-300)
+    kept = np.abs(np.diagonal(R)) > COUPLED * max(float(size.max(initial=0.0)), 1e-300)
     return Q[:, : int(np.sum(kept))]

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.models.density.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.polish import polish
+from natvi.models.density.climbing.response import linear_response
 from natvi.models.density.evaluator import Evaluator
-from natvi.models.density.polish import polish
-from natvi.models.density.response import linear_response
 from natvi.models.density.start import START_SDS
 from natvi.models.density.structures.choice import Structure
 from natvi.run.outcome import Outcome
@@ -61,6 +61,7 @@ def find_optimum(
     tolerance: float,
     state: ClimbState | None,
     watch: Callable[[ClimbState], bool],
+    look_around: bool = True,
 ) -> Optimum:
     """Fit a Gaussian.
 
@@ -73,6 +74,7 @@ def find_optimum(
         tolerance: The rise that is left, relative to the bound, at which polishing ends.
         state: Of an earlier fit, to go on from.
         watch: Called between the steps of the first climb; whether to end now.
+        look_around: Whether to climb from far away too, in search of other modes.
     """
     d, rng = len(start), np.random.default_rng([seed, 2])
     few, many = (structure.points(kind, d, seed) for kind in ("climb", "polish"))
@@ -86,7 +88,7 @@ def find_optimum(
             *(first.state, (), len(few)),
         )
     best = first
-    if state is None and d <= FAR_MOST:
+    if look_around and state is None and d <= FAR_MOST:
         best, rivals = _look_around(evaluator, first, few, rng)
     near = best.state.gaussian
     small = float(np.sqrt(2 * tolerance * (1 + abs(best.bound))))
@@ -124,7 +126,10 @@ def _look_around(
     rivals = []
     for end in ends:
         distance = middle.distance(end.state.gaussian.mean)
-        if end is not best and distance > APART and best.bound - end.bound < WORSE:
+        if end is best or distance <= APART or best.bound - end.bound >= WORSE:
+            continue
+        there = end.state.gaussian
+        if there.expect(evaluator(there.at(z)), z).is_flat:  # else a climb that lingered in a long tail
             rivals.append(Rival(distance, best.bound - end.bound))
     return best, tuple(rivals)
 

@@ -1,0 +1,54 @@
+"""The command line: `natvi fit`, and what can be done with saved fits."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from natvi.cli import commands, fitting
+from natvi.cli.deliver import INTERRUPTED, say, versions
+from natvi.run import storage
+from natvi.run.program_cache import keep_programs
+
+app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+for command in (
+    fitting.fit,
+    commands.predict,
+    commands.report,
+    commands.compare,
+    commands.show,
+    commands.info,
+    commands.demo,
+):
+    app.command()(command)
+
+
+def _version(asked: bool | None) -> bool:
+    if asked:
+        sys.stdout.write(f"natvi {versions()['natvi']}\n")
+        raise typer.Exit
+    return False
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """Full posteriors for the price of a point estimate, from a terminal."""
+
+
+def main() -> None:
+    """Run the command line; mistakes give a sentence and exit code 2, not a traceback."""
+    keep_programs()
+    try:
+        app()
+    except (ValueError, OSError, ImportError, storage.StorageError) as error:
+        if isinstance(error, BrokenPipeError):  # `natvi show fit.natvi | head` has seen enough
+            raise SystemExit(0) from None
+        say(str(error), "[bold red]natvi:[/] ")
+        raise SystemExit(2) from None
+    except KeyboardInterrupt:
+        say("stopped; nothing was written.", "[bold red]natvi:[/] ")
+        raise SystemExit(INTERRUPTED) from None

@@ -1,0 +1,119 @@
+"""A regression in words, in mathematics, and as the call that makes it: for the page about a fit."""
+
+import html
+from typing import Any, NamedTuple
+
+from natvi.families.table import Family
+from natvi.formula.syntax import is_binary, parse, render, summands, ungroup
+
+RESPONSES = {
+    "gaussian": "a measurement, normally distributed about its expectation",
+    "poisson": "a count with a Poisson distribution",
+    "negative_binomial": "a count that varies more than a Poisson count (negative binomial)",
+    "bernoulli": "yes or no",
+    "binomial": "the number of successes among some trials",
+    "gamma": "a positive measurement whose sd grows with its expectation (gamma)",
+}
+DISTRIBUTIONS = {
+    "gaussian": "Normal({mean}, σ<sup>2</sup>)",
+    "poisson": "Poisson({mean})",
+    "negative_binomial": "NegativeBinomial({mean}, φ)",
+    "bernoulli": "Bernoulli({mean})",
+    "binomial": "Binomial(n<sub>i</sub>, {mean})",
+    "gamma": "Gamma(shape, mean {mean})",
+}
+LINKS = {"identity": "{mean}", "log": "log {mean}", "logit": "logit {mean}", "probit": "Φ<sup>-1</sup>({mean})"}
+MOST_TERMS = 12
+
+
+class Description(NamedTuple):
+    """What was fitted.
+
+    Attributes:
+        words: A sentence or two.
+        equations: Lines of HTML.
+        call: Python that fits it.
+    """
+
+    words: str
+    equations: tuple[str, ...]
+    call: str
+
+
+class Bar(NamedTuple):
+    """Random effects of one grouping: `(effects | group)`."""
+
+    effects: tuple[str, ...]
+    group: str
+    correlated: bool
+
+
+def describe(formula: str | None, family: Family, names: tuple[str, ...], num_rows: int, options: Any) -> Description:
+    """Describe a model.
+
+    Args:
+        formula: Its formula, or None for a model from arrays.
+        family: The response distribution.
+        names: Of the coefficients.
+        num_rows: The number of rows in use.
+        options: Other arguments of the door that were given, by name.
+    """
+    response, bars = "y", []
+    if formula is not None:
+        tree = parse(formula)
+        response, bars = render(tree.left), find_bars(tree.right)
+    door = "natvi.glm_arrays(X, y" if formula is None else f"natvi.{'glmm' if bars else 'glm'}({formula!r}, data"
+    call = f'{door}, family="{family.name}"{"".join(f", {k}={v!r}" for k, v in options.items())}).fit()'
+    return Description(_words(response, family, names, bars, num_rows), _equations(response, family, names, bars), call)
+
+
+def find_bars(right: Any) -> list[Bar]:
+    """Return the random effects on the right side of a formula."""
+    found = []
+    for _, item in summands(right):
+        bar = ungroup(item)
+        if is_binary(bar, "PIPE"):
+            parts = [render(part) for sign, part in summands(ungroup(bar.left)) if sign == "+"]
+            given = [part for part in parts if part not in ("0", "1")]
+            intercept = [] if "0" in parts or ("-", "1") in [(s, render(p)) for s, p in summands(bar.left)] else ["1"]
+            found.append(Bar((*intercept, *given), render(ungroup(bar.right)), bar.operator.lexeme == "|"))
+    return found
+
+
+def _words(response: str, family: Family, names: tuple[str, ...], bars: list[Bar], num_rows: int) -> str:
+    kind = RESPONSES.get(family.name, f"a {family.name.replace('_', ' ')} response")
+    others = [name for name in names if name != "Intercept"]
+    shown = ", ".join(others[:MOST_TERMS]) + (
+        f" and {len(others) - MOST_TERMS} more" if len(others) > MOST_TERMS else ""
+    )
+    text = f"{response} is {kind}. "
+    how = "is linear in" if family.link == "identity" else f"depends, through a {family.link} link, on"
+    text += f"Its expectation {how} {shown}" if others else "Its expectation is the same for all rows"
+    for bar in bars:
+        effects = ["level" if effect == "1" else f"effect of {effect}" for effect in bar.effects]
+        text += f"; every {bar.group} has its own {' and '.join(effects)}"
+    return f"{text}. {num_rows:,} rows were used."
+
+
+def _equations(response: str, family: Family, names: tuple[str, ...], bars: list[Bar]) -> tuple[str, ...]:
+    mean = "μ<sub>i</sub>"
+    name = html.escape(response)
+    law = DISTRIBUTIONS.get(family.name, html.escape(family.name) + "({mean})").format(mean=mean)
+    link = LINKS.get(family.link, html.escape(family.link) + "({mean})").format(mean=mean)
+    terms = [
+        f"β<sub>{at}</sub>{'' if term == 'Intercept' else ' ' + html.escape(term)}"
+        for at, term in enumerate(names[:MOST_TERMS])
+    ]
+    terms += ["…"] if len(names) > MOST_TERMS else []
+    lines, letters = [], "uvwst"
+    for at, bar in enumerate(bars):
+        letter, group = letters[at % len(letters)], html.escape(bar.group)
+        several = len(bar.effects) > 1
+        for k, effect in enumerate(bar.effects):
+            index = f"{k}, " if several else ""
+            terms.append(f"{letter}<sub>{index}{group}[i]</sub>" + ("" if effect == "1" else f" {html.escape(effect)}"))
+        spread = "Σ" if bar.correlated else "diag(σ<sup>2</sup>)"
+        lines.append(
+            f"{letter}<sub>{group}</sub> ~ Normal(0, {spread if several else f'σ<sub>{group}</sub><sup>2</sup>'})"
+        )
+    return (f"{name}<sub>i</sub> ~ {law}", f"{link} = {' + '.join(terms) or '0'}", *lines)

@@ -1,5 +1,7 @@
 """Crossed and nested models against lme4, NUTS and the arrow, and through everything a result offers."""
 
+import os
+
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
@@ -172,6 +174,7 @@ def test_methods_for_one_factor_are_refused(table):
             model.fit(**options)
 
 
+@pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DATA does not name the folder of data")
 # lme4 1.1.31, REML: intercept with its standard error, and sds
 @pytest.mark.parametrize(
     ("name", "formula", "mean", "se", "sds"),

@@ -13,6 +13,7 @@ from natvi.linalg import ArrowVector
 from natvi.linalg.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.mixed.draws import draw_in_batches
+from natvi.models.regression.names import spread_name
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.x64 import float64
 
@@ -67,14 +68,16 @@ class GaussianCrossedFit(CrossedFit):
         quantiles = np.quantile(values, [tail, 1 - tail], axis=0)
         table = interval_table(self.component_names(), (values.mean(0), values.std(0, ddof=1), *quantiles), prob)
         M = self.coordinates.random
-        exact = {name: (at, 1.0, 0.0) for name, at in self.dispersion_position().items()}
+        exact = {}
+        if spread := spread_name(self.family, self.fixed_names):
+            exact[spread] = (len(self.fixed_names), self.family.read_power, 0.0)
         for term in self.terms:
             if term.r == 1 or not term.correlated:
                 for k, (name, at) in enumerate(term.log_sd_positions().items()):
                     unit = 1.0 if M is None else abs(M[term.first + k, term.first + k])
                     exact[name] = (at, -1.0, np.log(unit))
-        for name, (at, sign, unit) in exact.items():
-            table.loc[name] = lognormal_row(sign * mean[at] + unit, float(covariance[at, at]), tail)
+        for name, (at, power, unit) in exact.items():
+            table.loc[name] = lognormal_row(power * mean[at] + unit, power**2 * float(covariance[at, at]), tail)
         return table
 
     def joint_draws(self, num_samples: int, seed: int, keep_effects: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -95,7 +95,8 @@ def judge_open(fit: IntegratedFit) -> tuple[Trust, ...]:
     table = fit.component_table(fit.weights, 0.95)
     _, covariance = fit.shared_moments()
     small, vague = [], []
-    for name, at in (fit.log_sd_positions() | fit.dispersion_position()).items():
+    spread = dict(zip(fit.component_names()[-1:], fit.dispersion_position().values(), strict=False))
+    for name, at in (fit.log_sd_positions() | spread).items():
         if table.iloc[:, 2].loc[name] < NEAR_ZERO * table["mean"].loc[name]:
             small.append(name)
         elif covariance[at, at] > VAGUE**2:

@@ -16,7 +16,7 @@ from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
 from natvi.models.regression.prior.choice import Prior
@@ -95,13 +95,14 @@ class CrossedFit(RegressionFit):
 
     def component_names(self) -> list[str]:
         """Return the names of the variance components, in the order of `component_draws`."""
-        return [*(n for t in self.terms for n in t.component_names), *self.dispersion_position()]
+        spread = spread_name(self.family, self.fixed_names)
+        return [*(n for t in self.terms for n in t.component_names), *([spread] if spread else [])]
 
     def component_draws(self, shared: np.ndarray) -> np.ndarray:
         """Map draws of the shared coordinates to sds, correlations and the dispersion."""
         M = self.coordinates.random
         columns = [term.components(shared, M) for term in self.terms]
-        columns += [np.exp(shared[:, [at]]) for at in self.dispersion_position().values()]
+        columns += [np.exp(self.family.read_power * shared[:, [at]]) for at in self.dispersion_position().values()]
         return np.concatenate(columns, axis=1)
 
     def readings(self, shared: np.ndarray) -> np.ndarray:
@@ -133,6 +134,7 @@ class CrossedFit(RegressionFit):
             )
         flat, shared = self.joint_draws(num_samples, seed, random_effects)
         named = dict(zip([*self.fixed_names, *self.component_names()], self.readings(shared).T, strict=True))
+        named |= {name: np.exp(shared[:, at]) for name, at in self.dispersion_position().items()}
         if random_effects:
             for term in self.terms:
                 effects = term.effects(flat, self.coordinates.random)

@@ -1,4 +1,7 @@
-"""Whether to leave the Gaussian: the ladder of `method="auto"`, an answer, the doubts about it, the next better method.
+"""The ladder of `method="auto"`: an answer, the doubts about it, the next better method.
+
+It climbs while there are doubts. Which there are is found by `auto.py` of each kind of model: a mean or an sd of the
+Gaussian beyond the limits of `judge.thresholds`, seen by `judge.shape`.
 
     gva -> marginal                       mixed models
     Gaussian -> importance-corrected draws    linear models

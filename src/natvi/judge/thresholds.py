@@ -1,8 +1,9 @@
-"""Where "good" ends: one table for every kind of model.
+"""Where "good" ends for the approximation, of every kind of model.
 
 A mean that is off by a tenth of a posterior sd, or an sd that is off by a tenth, changes no conclusion: a 95% interval
-then covers 94.8% or 92%. From there on a better method is worth its time. With the mean off by two sds the interval
-misses the truth as often as it holds it.
+then covers 94.9% or 92%. From there on a better method is worth its time. With the mean off by two sds the interval
+misses the truth as often as it holds it. Whether the model describes the data has limits of its own, in
+`judge.predictive`.
 """
 
 from natvi.metrics.psis import RELIABLE_K

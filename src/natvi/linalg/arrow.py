@@ -153,7 +153,10 @@ class ArrowFactor(NamedTuple):
         return ArrowFactor(local, a.shared[:, None, None] * b.local[None], jnp.tril(jnp.outer(a.shared, b.shared)))
 
     def half_transposed_product(self, G: "ArrowFactor") -> "ArrowFactor":
-        """Return half(T' G) on the pattern; G is the Euclidean gradient (Theorem 4 with A_i, not G_i)."""
+        """Return half(T' G) on the pattern, as in Theorem 4.
+
+        G is the Euclidean gradient, whose local blocks the paper calls A_i; its G_i have been multiplied already.
+        """
         # (T'G)_ii = T_i' A_i + T_gi' G_gi,  (T'G)_gi = T_g' G_gi,  (T'G)_gg = T_g' G_g
         local = jnp.einsum("jin,jkn->ikn", self.local, G.local) + jnp.einsum("gin,gkn->ikn", self.cross, G.cross)
         cross = jnp.einsum("hg,hkn->gkn", self.shared, G.cross)

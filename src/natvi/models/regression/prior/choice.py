@@ -1,7 +1,7 @@
 """The prior of a regression: chosen, or read from the user, in the coordinates that the model is fitted in.
 
 Shared coordinates are (beta', log dispersion, omega). "default" is weakly informative and scaled to the data
-(`default_prior`); "paper" is N(0, 10^2) on every shared coordinate, omega being the logarithms of the diagonal and the
+(`default.py`); "paper" is N(0, 10^2) on every shared coordinate, omega being the logarithms of the diagonal and the
 entries below the diagonal of the Cholesky factor W of the random effects' precision. What the user sets holds in the
 user's units, at the user's zero.
 """
@@ -24,7 +24,7 @@ from natvi.models.regression.prior.standard import standard_columns
 from natvi.models.regression.prior.words import default_words, paper_words
 from natvi.target.mixed.random_effects import omega_positions
 
-WIDTH = 10.0
+PAPER_WIDTH = 10.0
 
 
 class Prior(NamedTuple):
@@ -84,7 +84,7 @@ def choose_prior(
     scale_names = ScaleNames(sd_names(r, random_names, group), dispersion_name(family, names), correlated)
     settings = read_settings(prior, names, scale_names)
     if settings.base == "paper":
-        mean, sd = np.zeros(size), np.full(size, WIDTH)
+        mean, sd = np.zeros(size), np.full(size, PAPER_WIDTH)
         words = paper_words(scale_names, mean, sd, family, p)
         return Prior(mean, sd, words, names=names)
     return _scaled(settings, family, data, names, scale_names)

@@ -14,13 +14,13 @@ Left of `~`, `p(y, n)` (also `prop` and `proportion`) means y successes of n tri
 from dataclasses import dataclass
 from typing import Any
 
-import formulae.expr as syntax
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.frames import as_frame
+from natvi.formula.grouping.levels import RandomTerm, TermDesign, groupings, level_rows
 from natvi.formula.left_side import LeftSide, read_left_side
 from natvi.formula.raw_columns import Array, check_finite, check_text, listing
 from natvi.formula.syntax import is_binary, parse, render, summands, syntax_error, ungroup, walk
@@ -45,6 +45,8 @@ class Formula:
         correlated: False for `(1 + x || g)`: the covariance matrix of the random effects is diagonal, every
             column of Z independent of the others. So are the columns of one factor; lme4 keeps those
             correlated, and gives the same where all columns are numbers.
+        terms: The random terms where there are several, or where groups are combinations of columns: crossed and
+            nested factors; `random` and `group` then say nothing.
     """
 
     text: str
@@ -53,6 +55,18 @@ class Formula:
     random: str
     group: str | None
     correlated: bool = True
+    terms: tuple[RandomTerm, ...] = ()
+
+    @property
+    def group_columns(self) -> tuple[str, ...]:
+        """Names of all grouping columns."""
+        alone = () if self.group is None else (self.group,)
+        return tuple(dict.fromkeys([*alone, *(column for term in self.terms for column in term.columns)]))
+
+    @property
+    def has_groups(self) -> bool:
+        """Whether there are random effects."""
+        return self.group is not None or bool(self.terms)
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,6 +91,7 @@ class Design:
         weights: Weight of every row, positive, shape (N,); or None.
         num_zero_weight: Number of rows dropped for a weight of zero.
         correlated: Whether the random effects of a group may be correlated.
+        terms: The random terms of crossed or nested factors; the columns of Z are theirs, one term after the other.
     """
 
     X: Array
@@ -95,6 +110,7 @@ class Design:
     weights: Array | None = None
     num_zero_weight: int = 0
     correlated: bool = True
+    terms: tuple[TermDesign, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -116,9 +132,9 @@ def parse_formula(formula: str) -> Formula:
     """Takes a formula apart and checks that all of it is understood.
 
     Args:
-        formula: Such as `"y ~ base*trt + log(age) + (1 + visit | subject)"`. At most one grouping factor;
-            `||` instead of `|` makes the random effects uncorrelated. Only known functions may be called;
-            nothing else is ever executed.
+        formula: Such as `"y ~ base*trt + log(age) + (1 + visit | subject)"`. Any number of random terms: crossed
+            `(1 | a) + (1 | b)`, nested `(1 | a/b)`, combinations `(1 | a:b)`; `||` instead of `|` makes the
+            random effects uncorrelated. Only known functions may be called; nothing else is ever executed.
 
     Returns:
         The parts, with intercepts spelled out.
@@ -146,8 +162,13 @@ def parse_formula(formula: str) -> Formula:
             )
         else:
             plain.append(f"{sign} {render(item)}")
-    random, group, correlated = _random_part(bars)
-    parsed = Formula(formula, render(left), _right_hand_side(plain), random, group, correlated)
+    terms = _random_terms(bars)
+    simple = len(terms) == 1 and len(terms[0].columns) == 1
+    random, group, correlated = "0", None, True
+    if simple:
+        random, group, correlated = terms[0].effects, terms[0].group, terms[0].correlated
+    fixed = _right_hand_side(plain)
+    parsed = Formula(formula, render(left), fixed, random, group, correlated, () if simple else terms)
     _check_formula(parsed)
     return parsed
 
@@ -180,58 +201,33 @@ def _right_hand_side(items: list[str]) -> str:
     return " ".join(items).removeprefix("+ ")
 
 
-def _random_part(bars: list[Any]) -> tuple[str, str | None, bool]:
-    """Returns what stands left of the bar, the grouping column, and whether the bar is single."""
-    if not bars:
-        return "0", None, True
-    groups = [_group_name(bar) for bar in bars]
-    if len(set(groups)) > 1:
-        raise ValueError(
-            f"not yet supported: more than one grouping factor ({listing(dict.fromkeys(groups))}). "
-            "Keep the one with the most groups as (1 | g) and enter the others as fixed effects."
-        )
-    if len(bars) > 1:
-        inside = _merged(bars)
-        raise ValueError(
-            f"not yet supported: several terms for the same group, ({') + ('.join(map(render, bars))}). Write one "
-            f"term: ({inside} | {groups[0]}), or ({inside} || {groups[0]}) for uncorrelated effects."
-        )
-    return _right_hand_side(_signed(bars[0])), groups[0], bars[0].operator.lexeme == "|"
+def _random_terms(bars: list[Any]) -> tuple[RandomTerm, ...]:
+    """Returns the random terms, one for each grouping factor of each bar."""
+    return tuple(
+        RandomTerm(_right_hand_side(_signed(bar)), columns, bar.operator.lexeme == "|")
+        for bar in bars
+        for columns in groupings(bar.right)
+    )
 
 
 def _signed(bar: Any) -> list[str]:
     return [f"{sign} {render(item)}" for sign, item in summands(ungroup(bar.left))]
 
 
-def _merged(bars: list[Any]) -> str:
-    """Returns the union of what stands left of several bars, with its intercept first."""
-    parts = [_signed(bar) for bar in bars]
-    without = all({"+ 0", "- 1"} & set(part) for part in parts)
-    items = dict.fromkeys(item for part in parts for item in part if item not in ("+ 0", "- 1", "+ 1"))
-    return " ".join(["0" if without else "1", *items])
-
-
-def _group_name(bar: Any) -> str:
-    group = ungroup(bar.right)
-    if isinstance(group, syntax.QuotedName):
-        return group.expression.lexeme[1:-1]
-    if isinstance(group, syntax.Variable) and group.level is None:
-        return group.name.lexeme
-    raise ValueError(
-        f"not yet supported: the grouping {render(group)!r}. One grouping factor is possible, and it must "
-        "be a column. Make one, e.g. df['a_b'] = df['a'].astype(str) + ':' + df['b'].astype(str): (1 | a_b)."
-    )
-
-
-def _check_formula(formula: Formula) -> tuple[LeftSide, list[Any], list[Any]]:
-    """Returns the left side and formulae's fixed and random terms; raises if they are not supported."""
+def _check_formula(formula: Formula) -> tuple[LeftSide, list[Any], list[list[Any]]]:
+    """Returns the left side, formulae's fixed terms and those of each random term; raises if they are not supported."""
     response = read_left_side(formula.response)
-    fixed, random = expand_terms(formula.fixed), expand_terms(formula.random)
-    if formula.group is not None and not random:
-        raise ValueError(f"({formula.random} | {formula.group}) is empty. Write (1 | {formula.group}).")
-    if "offset" in roles_of(random):
+    fixed = expand_terms(formula.fixed)
+    alone = RandomTerm(formula.random, () if formula.group is None else (formula.group,), formula.correlated)
+    written = formula.terms or (alone,)
+    random = [expand_terms(term.effects) for term in written]
+    for term, found in zip(written, random, strict=True):
+        if term.columns and not found:
+            raise ValueError(f"{term.text} is empty. Write (1 | {term.group}).")
+    together = [term for part in random for term in part]
+    if "offset" in roles_of(together):
         raise ValueError("offset() cannot stand left of '|'. Write it among the fixed effects.")
-    both = response.columns & (column_names(roles_of(fixed + random)) | {formula.group})
+    both = response.columns & (column_names(roles_of(fixed + together)) | set(formula.group_columns))
     if both:
         raise ValueError(f"{min(both)!r} stands on both sides of '~'. Remove it from the right.")
     return response, fixed, random
@@ -257,11 +253,12 @@ def build_design(
     Raises:
         ValueError: For data that does not suit the formula, with the cure.
     """
-    response, fixed_terms, random_terms = _check_formula(formula)
+    response, fixed_terms, random_parts = _check_formula(formula)
+    random_terms = [term for part in random_parts for term in part]
     roles = roles_of(fixed_terms + random_terms)
     if response.role == "numeric":
         roles.setdefault("numeric", set()).update(response.all_columns)
-    names = sorted(response.all_columns | column_names(roles) | ({formula.group} if formula.group else set()))
+    names = sorted(response.all_columns | column_names(roles) | set(formula.group_columns))
     frame = as_frame(data)
     weighing = read_weights(weights, frame)
     frame, rows, num_missing = complete_rows(frame, names, missing, weighing)
@@ -273,7 +270,9 @@ def build_design(
     check_text(frame, sorted(roles_of(fixed_terms + random_terms).get("plain", ())))
     sample = sample_rows(len(table), examples)
     fixed, expected_X = build_part(fixed_terms, table, sample)
-    random, expected_Z = build_part(random_terms, table, sample)
+    parts = [build_part(terms, table, sample) for terms in random_parts]
+    random, expected_Z = tuple(term for found, _ in parts for term in found), np.hstack([Z for _, Z in parts])
+    terms = _term_designs(formula, frame, [found for found, _ in parts])
     weight_column = weighing.expression if weighing else None
     recipe = ColumnRecipe(fixed, random, offset_expressions(fixed_terms, table), response.trials, weight_column)
     X, Z, offset = recipe.evaluate(table)
@@ -296,4 +295,27 @@ def build_design(
         weights=weighing.values[rows] if weighing else None,
         num_zero_weight=int((weighing.values == 0.0).sum()) if weighing else 0,
         correlated=formula.correlated,
+        terms=terms,
     )
+
+
+def _term_designs(formula: Formula, frame: pd.DataFrame, recipes: list[Any]) -> tuple[TermDesign, ...]:
+    """Returns the random terms of crossed or nested factors with their levels; refuses an effect given twice."""
+    found: list[TermDesign] = []
+    levels: dict[tuple[str, ...], tuple[Any, Any]] = {}
+    for term, recipe in zip(formula.terms, recipes, strict=False):
+        key = tuple(sorted(term.columns))
+        if key not in levels:
+            levels[key] = level_rows(frame, term.columns)
+        names = tuple(name for part in recipe for name in part.names)
+        for other in found:
+            twice = set(names) & set(other.names)
+            if set(other.columns) == set(term.columns) and twice:
+                raise ValueError(
+                    f"the random effect of {listing(sorted(twice))} stands in two terms of {term.group!r}: the data "
+                    f"cannot tell them apart. Keep it in one of them, as in (1 | g) + (0 + x | g)."
+                )
+        first = found[-1].stop if found else 0
+        stop = first + len(names)
+        found.append(TermDesign(term.group, term.columns, first, stop, names, *levels[key], term.correlated))
+    return tuple(found)

@@ -50,7 +50,11 @@ def expand_dot(formula: str, data: object, weights: object = None) -> str:
     if right is None or sum(_is_name(node) for node in walk(right, into_calls=False)) != places:
         raise syntax_error(formula, "'.' stands for all other columns right of '~', not in a function")
     parsed = parse_formula(replace_outside_quotes(DOT, f"({_PLACE} + {_PLACE}2)", formula))
-    taken = {*read_left_side(parsed.response).all_columns, parsed.group, weights if isinstance(weights, str) else None}
+    taken = {
+        *read_left_side(parsed.response).all_columns,
+        *parsed.group_columns,
+        weights if isinstance(weights, str) else None,
+    }
     names = [_quoted(name) for name in _texts(as_frame(data)) if name not in taken]
     if not names:
         raise ValueError(f"the '.' in {formula!r} stands for all other columns, and there are none. Write 1 instead.")

@@ -4,6 +4,7 @@ from typing import Any
 
 from natvi.formula.syntax import DOT, is_binary, parse, replace_outside_quotes, walk
 from natvi.models.linear.door import GlmModel, glm
+from natvi.models.mixed.crossed.door import CrossedModel
 from natvi.models.mixed.door import MixedModel, glmm
 
 
@@ -18,7 +19,7 @@ def has_random_effects(formula: str) -> bool:
     return any(is_binary(node, "PIPE") for node in walk(tree))
 
 
-def describe(formula: str, data: Any, **options: Any) -> GlmModel | MixedModel:
+def describe(formula: str, data: Any, **options: Any) -> GlmModel | MixedModel | CrossedModel:
     """Describe a model by the door that its formula needs; `structure` is for models without random effects."""
     if not has_random_effects(formula):
         return glm(formula, data, **options)

@@ -15,7 +15,8 @@ Check = Callable[[Any], bool]
 NOTHING: Mapping[str, Check] = {}
 LARGEST_COUNT = 2**53
 UNFINISHED = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)  # these may hold NaN, and say so
-FLAGS, PLACES = ("rows_filled",), ("rows_extra", "rows_place", "arrow_at_local", "arrow_at_shared")
+FLAGS = ("rows_filled",)
+PLACES = ("rows_extra", "rows_place", "arrow_at_local", "arrow_at_shared", "pattern_level", "pattern_coordinate")
 
 
 def is_text(value: Any) -> bool:

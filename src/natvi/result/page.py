@@ -176,7 +176,12 @@ def _pictures(result: Any) -> list[Section]:
 
 
 def _effects(result: Any) -> Section:
-    effects = result.random_effects()
+    shown = [picture for effects in plots.by_factor(result.random_effects()) for picture in _factor_pictures(effects)]
+    return Section("Random effects", [report.pictures(shown, "r")])
+
+
+def _factor_pictures(effects: Any) -> list[Picture]:
+    """Return the pictures of one grouping factor's effects."""
     group = effects.columns[0]
     count = effects[group].nunique()
     if count <= plots.MOST_LABELS:
@@ -190,8 +195,7 @@ def _effects(result: Any) -> Section:
             plots.caterpillar(effects.loc[effects["effect"] == name], ax)
             axes.append(ax)
         words = f"{count:,} groups in ascending order, with 95% intervals."
-    shown = [Picture(ax, f"Random effects of {count:,} groups of {group}: {ax.get_title()}.", words) for ax in axes]
-    return Section("Random effects", [report.pictures(shown, "r")])
+    return [Picture(ax, f"Random effects of {count:,} groups of {group}: {ax.get_title()}.", words) for ax in axes]
 
 
 def _moves(result: Any) -> Section | None:

@@ -22,6 +22,7 @@ MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!
 LINE_LENGTH = 100  # characters
 METHODS = {
     "gva": "Gaussian approximation",
+    "integrated": "sds and dispersion integrated, a Gaussian of the rest at each point",
     "marginal": "random effects integrated out, weighted draws",
     "psis": "Gaussian approximation corrected by weighted draws",
     "rvb1": "Gaussian approximation of standardised random effects",

@@ -147,6 +147,10 @@ def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     Returns:
         The axis of the first effect; the others are in the same figure.
     """
+    tables = by_factor(effects)
+    if len(tables) > 1:
+        named = [one.assign(effect=one["effect"] + " | " + one.columns[0]).set_axis(range(len(one))) for one in tables]
+        effects = pd.concat([one.rename(columns={one.columns[0]: "level"}) for one in named], ignore_index=True)
     names = list(effects["effect"].unique())
     if ax is None:
         from matplotlib.figure import Figure
@@ -161,6 +165,20 @@ def caterpillar(effects: pd.DataFrame, ax: Any = None) -> Any:
     for name, panel in zip(shown, panels, strict=True):
         _ordered_effects(effects.loc[effects["effect"] == name].sort_values(by="mean"), name, panel)
     return panels[0]
+
+
+def by_factor(effects: pd.DataFrame) -> list[pd.DataFrame]:
+    """Return one table for every grouping factor, its first column named after the factor and holding its levels.
+
+    Example:
+        >>> table = pd.DataFrame({"group": ["a", "b"], "level": [1, 2], "effect": "Intercept", "mean": 0.0})
+        >>> [list(one.columns) for one in by_factor(table)]
+        [['a', 'effect', 'mean'], ['b', 'effect', 'mean']]
+    """
+    if list(effects.columns[:2]) != ["group", "level"]:
+        return [effects]
+    parts = effects.groupby("group", sort=False)
+    return [own.drop(columns="group").rename(columns={"level": str(name)}) for name, own in parts]
 
 
 def labelled_effects(effects: pd.DataFrame, width: float = 4.6) -> list[Any]:

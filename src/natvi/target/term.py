@@ -25,6 +25,20 @@ LEAST_BLOCKS = 2
 
 
 @runtime_checkable
+class SharedMarginals(Protocol):
+    """What a term of theta_g alone asks of a Gaussian."""
+
+    @property
+    def mean(self) -> ArrowVector:
+        """The mean."""
+        ...
+
+    def shared_variances(self) -> Float[Array, " g"]:
+        """Return the variances of theta_g."""
+        ...
+
+
+@runtime_checkable
 class Marginals(Protocol):
     """What a term asks of a Gaussian."""
 
@@ -74,6 +88,24 @@ class Term(Protocol):
 
     def expected(self, gaussian: Marginals) -> Expected:
         """Return its expectation with E grad and E hess; their shared parts cover the term's own range only."""
+        ...
+
+
+@runtime_checkable
+class SharedTerm(Protocol):
+    """A summand of the log-density that is a function of theta_g alone."""
+
+    @property
+    def start(self) -> int:
+        """The first shared coordinate it touches."""
+        ...
+
+    def value(self, theta: ArrowVector) -> Float[Array, ""]:
+        """Return the term at one point."""
+        ...
+
+    def expected(self, gaussian: SharedMarginals) -> Expected:
+        """Return its expectation with E grad and E hess, over the term's own range."""
         ...
 
 

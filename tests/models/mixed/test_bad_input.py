@@ -143,11 +143,6 @@ def test_one_group_only() -> None:
     refuse(table(subject="a"), "'subject'", "one group only", "at least two")
 
 
-def test_two_grouping_factors() -> None:
-    formula = "y ~ weight + (1 | subject) + (1 | site)"
-    refuse(table(), "not yet supported", "'subject', 'site'", "fixed effects", formula=formula)
-
-
 def test_formula_without_random_effects() -> None:
     refuse(table(), "'y ~ weight'", "no random effects", "+ (1 | group)", formula="y ~ weight")
 

@@ -212,9 +212,10 @@ def glm(
     chosen = find_family(family, link)
     formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
-    if parsed.group is not None:
+    if parsed.has_groups:
         raise ValueError(
-            f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out (... | {parsed.group})."
+            f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out "
+            f"(... | {parsed.group_columns[0]})."
         )
     design = build_design(parsed, data, missing, weights)
     rows, notes = rows_of_design(design, chosen.name)

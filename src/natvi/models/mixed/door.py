@@ -14,6 +14,7 @@ from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
+from natvi.models.mixed.crossed.door import CrossedModel, crossed_model
 from natvi.models.mixed.noisy.method import Noise, fit_with_noise, local_covariances
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
@@ -203,12 +204,13 @@ def glmm(
     prior: Any = "default",
     weights: Any = None,
     missing: str = "drop",
-) -> MixedModel:
+) -> MixedModel | CrossedModel:
     """Describe a generalized linear mixed model; `.fit()` gives its posterior.
 
     Args:
         formula: For example `"y ~ base*trt + age + (1 | subject)"`; `||` in place of `|` makes random effects
-            uncorrelated, `p(y, n)` left of `~` means y successes of n trials.
+            uncorrelated, `p(y, n)` left of `~` means y successes of n trials. Several terms make crossed factors,
+            `(1 | a) + (1 | b)`; `(1 | a/b)` is b nested in a, `(1 | a:b)` their combinations.
         data: A data frame, or anything pandas makes one of.
         family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
             of a binomial model, in predictions too, is the proportion of successes.
@@ -234,16 +236,20 @@ def glmm(
     chosen = find_family(family, link)
     formula = expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
-    if parsed.group is None:
+    if not parsed.has_groups:
         raise ValueError(
             f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
             "without groups use natvi.glm."
         )
     design = build_design(parsed, data, missing, weights)
-    refuse_empty_effects(design, parsed.group)
+    refuse_empty_effects(design, parsed.group or "...")
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
+    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
+    origin = Origin.of(formula, data, design.rows, **words)
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     rows = gather(Covariates(design.X, design.offset), response, design.weights)
+    if parsed.group is None:
+        return replace(crossed_model(formula, chosen, design, response, rows, prior), origin=origin)
     y, weight = rows.y, rows.weight
     recipe = design.columns
     chosen_prior = choose_prior(
@@ -263,6 +269,4 @@ def glmm(
     inside = chosen_prior.coordinates
     design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
     counts = (weight, rows.constants, rows.trials)
-    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
-    origin = Origin.of(formula, data, design.rows, **words)
     return MixedModel(formula, chosen, design, parsed.group, y, chosen_prior, notes, *counts, origin)

@@ -20,7 +20,11 @@ def group_codes(frame: pd.DataFrame, group: str, known: Any) -> tuple[np.ndarray
     Returns:
         Codes `(n,)`: from `len(known)` on groups never seen, in the order of their labels.
     """
-    labels = read_column(frame, group)
+    return codes_of(read_column(frame, group), group, known)
+
+
+def codes_of(labels: pd.Series, group: str, known: Any) -> tuple[np.ndarray, list[Any]]:
+    """Return what `group_codes` does, from the label of every row."""
     if labels.isna().any():
         raise ValueError(
             f"{int(labels.isna().sum())} rows have no value of the group {group!r}. Fill it in, or predict with "

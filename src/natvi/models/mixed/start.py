@@ -120,13 +120,13 @@ def _spread(
     return _Spread(np.sqrt(half), np.log(a), total * information)
 
 
-def within_prior(shared: np.ndarray, scales: ScalePriors, r: int) -> np.ndarray:
+def within_prior(shared: np.ndarray, scales: ScalePriors) -> np.ndarray:
     """Bring rough sds and a rough dispersion into the central interval of the priors that were set for them."""
     moved = shared.copy()
     places = [(found.position, found.power, found.density) for found in scales.placed]
-    if scales.covariance is not None:
-        start, densities, _ = scales.covariance
-        places += [(start + omega_positions(r)[k, k], -1.0, density) for k, density in enumerate(densities)]
+    for start, densities, _ in scales.covariances:
+        at = omega_positions(len(densities))
+        places += [(start + at[k, k], -1.0, density) for k, density in enumerate(densities)]
     for position, power, density in places:
         low, high = np.log(density.interval())
         moved[position] = np.clip(power * moved[position], low, high) / power

@@ -14,9 +14,10 @@ from natvi.linalg import GroupedRows, layout_rows
 from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
-from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms, Term
+from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.priors.omega_prior import OmegaPrior
 from natvi.target.priors.scale_prior import ScalePrior
+from natvi.target.term import SharedTerm
 
 
 class MixedTarget(NamedTuple):
@@ -74,16 +75,14 @@ def build_target(
     )
     target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)
-    shared = within_prior(shared, prior.scales, r)
+    shared = within_prior(shared, prior.scales)
     start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
     return MixedTarget(target, start, layout.place_of_group)
 
 
-def prior_terms(prior: Prior) -> tuple[Term, ...]:
+def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:
     """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
     normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
     alone = tuple(ScalePrior.of(found.density, found.position, found.power) for found in prior.scales.placed)
-    covariance = prior.scales.covariance
-    if covariance is None:
-        return (normals, *alone)
-    return (normals, *alone, OmegaPrior.of(covariance.densities, covariance.eta, covariance.start))
+    together = tuple(OmegaPrior.of(found.densities, found.eta, found.start) for found in prior.scales.covariances)
+    return (normals, *alone, *together)

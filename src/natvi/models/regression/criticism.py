@@ -141,8 +141,9 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
         if offset is not None:
             eta += offset[:, None]
         if effects is not None and Z is not None and codes is not None:
-            for effect, z in zip(effects, Z.T, strict=True):
-                eta += effect[codes] * z[:, None]
+            for k, z in enumerate(Z.T):
+                own = effects[k][codes] if codes.ndim == 1 else effects[0][codes[:, k]]
+                eta += own * z[:, None]
         with float64():
             columns = (None if a is None else jnp.asarray(a)[:, None] for a in (part.y, part.weight, part.constants))
             return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), disp))

@@ -15,7 +15,9 @@ class Covariates(NamedTuple):
         X: Columns of the coefficients `(n, p)`.
         offset: A known part of the predictor, or None.
         Z: Columns of the random effects `(n, r)`, or None in a model without groups.
-        codes: The group of every row; from the number of known groups on, groups never seen.
+        codes: The group of every row; from the number of known groups on, groups never seen. With several random terms
+            `(n, t)`: the level of every term, or, where draws are at hand, `(n, r)`: the place of every effect among
+            all, `local` then being `(s, 1, m)`.
     """
 
     X: np.ndarray
@@ -41,8 +43,14 @@ class Covariates(NamedTuple):
             eta += self.offset
         if local is not None and self.Z is not None:
             for k, z in enumerate(self.Z.T):
-                eta += local[:, k, self.codes] * z
+                eta += effects_of(local, k, self.codes) * z
         return eta
+
+
+def effects_of(local: np.ndarray, k: int, codes: np.ndarray | None) -> np.ndarray:
+    """Return the k-th effect of every row: from its group's effects, or by its own place among all."""
+    assert codes is not None
+    return local[:, k, codes] if codes.ndim == 1 else local[:, 0, codes[:, k]]
 
 
 class Rows(NamedTuple):

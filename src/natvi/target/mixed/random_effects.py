@@ -110,9 +110,15 @@ class RandomEffectsPrior(eqx.Module):
         return W
 
     def expected(self, gaussian: Marginals) -> Expected:
-        """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
+        """Return the expectation with E grad and E hess."""
+        return self.expected_of(*gaussian.group_moments(self.start, self.stop))
+
+    def expected_of(self, mean: Float[Array, "k n"], covariance: Float[Array, "k k n"]) -> Expected:
+        """Return the expectation from the moments of (theta_i, omega) of every group.
+
+        Derivatives in the mean give E grad and E hess (Bonnet, Price).
+        """
         r = self.r
-        mean, covariance = gaussian.group_moments(self.start, self.stop)
 
         def total(m: Float[Array, "k n"]) -> tuple[Float[Array, ""], Float[Array, ""]]:
             value = jnp.sum(self._expected(m, covariance))

@@ -6,7 +6,7 @@ from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.target.expected import Expected
-from natvi.target.term import Marginals
+from natvi.target.term import SharedMarginals
 
 
 class NormalPrior(eqx.Module):
@@ -23,7 +23,7 @@ class NormalPrior(eqx.Module):
         """Return the log-density at one point."""
         return self._log_density((theta.shared - self.mean) ** 2)
 
-    def expected(self, gaussian: Marginals) -> Expected:
+    def expected(self, gaussian: SharedMarginals) -> Expected:
         """Return the closed-form expectation: E (x - m0)^2 = (m - m0)^2 + v."""
         (r, n), g = gaussian.mean.local.shape, self.mean.shape[0]
         error = gaussian.mean.shared - self.mean

@@ -32,7 +32,7 @@ from natvi.target.expected import Expected
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
 from natvi.target.priors.scale_density import ScaleDensity, scale_log_density
-from natvi.target.term import Marginals
+from natvi.target.term import SharedMarginals
 
 NODES_PER_DIMENSION = {1: 61, 3: 13}
 NUM_POINTS = 4096
@@ -97,7 +97,7 @@ class OmegaPrior(eqx.Module):
         """Return the log-density at one point."""
         return self.log_density(theta.shared[self.own])
 
-    def expected(self, gaussian: Marginals) -> Expected:
+    def expected(self, gaussian: SharedMarginals) -> Expected:
         """Return the expectation; derivatives in the mean give E grad and E hess (Bonnet, Price)."""
         (r, n), own = gaussian.mean.local.shape, self.own
         total = self.log_density
@@ -148,7 +148,7 @@ class OmegaPrior(eqx.Module):
         return jnp.asarray(w) @ self._of_sd(k, _log_sd(self.r, k, nodes))
 
 
-def _shared_covariance(gaussian: Marginals) -> Float[Array, "g g"]:
+def _shared_covariance(gaussian: SharedMarginals) -> Float[Array, "g g"]:
     covariance = getattr(gaussian, "shared_covariance", None)
     if covariance is None:
         raise TypeError(f"A prior of correlated sds needs shared_covariance(), which {type(gaussian).__name__} lacks.")

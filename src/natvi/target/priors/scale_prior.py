@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.target.expected import Expected
 from natvi.target.priors.scale_density import ScaleDensity, scale_log_density
-from natvi.target.term import Marginals
+from natvi.target.term import SharedMarginals
 
 NODES = 64
 
@@ -35,7 +35,7 @@ class ScalePrior(eqx.Module):
         """Return the log-density at one point."""
         return self.at(theta.shared[self.start])
 
-    def expected(self, gaussian: Marginals) -> Expected:
+    def expected(self, gaussian: SharedMarginals) -> Expected:
         """Return the expectation with E grad and E hess."""
         r, n = gaussian.mean.local.shape
         mean, variance = gaussian.mean.shared[self.start], gaussian.shared_variances()[self.start]

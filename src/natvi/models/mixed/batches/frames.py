@@ -39,6 +39,12 @@ class GroupedFrames:
     ) -> None:
         """Read the formula and look at the first frame."""
         parsed = parse_formula(formula)
+        if parsed.terms:
+            raise ValueError(
+                f"the formula {formula!r} has several grouping factors, and batches of groups know one: effects of a "
+                "second factor belong to rows of many batches. Fit all rows at once with natvi.glmm (2 million rows "
+                "take a few GiB), or keep one factor, (1 | g)."
+            )
         if parsed.group is None:
             raise ValueError(f"The formula {formula!r} has no random effects: there are no groups to make batches of.")
         self._open, self._group, self._weights = open_frames, parsed.group, weights

@@ -189,7 +189,7 @@ def make_worker(
         alone = batch_target(pilot, family, cells, names.correlated)
         target = SumOfTerms(alone.grouped, prior_terms(chosen))
         shared, information = starting_values(rows, pilot.y, family, pilot.weight)
-        shared = within_prior(shared, chosen.scales, len(names.random))
+        shared = within_prior(shared, chosen.scales)
         size = len(pilot.groups)
         start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
         q = climb_groups(target, start).gaussian

@@ -9,17 +9,25 @@ x is theta_g on a `Chart`; densities are always those of theta_g. L is lower tri
 the lopsided coordinates first: moving along a column of L moves one of them, and the others as they follow on average.
 """
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 from scipy.special import gammaincinv, gammaln, ndtri
 
 from natvi.models.mixed.marginal.chart import Chart, Plain
-from natvi.models.mixed.marginal.density import MarginalDensity
 
 DISTANCES = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
 NARROWEST, WIDEST = 0.6, 40.0  # sides, in sds of the curvature at the mode
+
+
+@runtime_checkable
+class HasValues(Protocol):
+    """A density that can be looked at."""
+
+    def values(self, points: Float[np.ndarray, "m g"]) -> Float[np.ndarray, " m"]:
+        """Return the log-density at every point."""
+        ...
 
 
 class Proposal(NamedTuple):
@@ -99,7 +107,7 @@ def ordered_factor(covariance: Float[np.ndarray, "g g"], first: list[int]) -> Fl
 
 
 def propose(
-    density: MarginalDensity,
+    density: HasValues,
     centre: np.ndarray,
     covariance: np.ndarray,
     lopsided: list[int],

@@ -45,7 +45,9 @@ class Mode(NamedTuple):
 Scores = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
 
 
-def find_mode(scores: Scores, start: Float[np.ndarray, " g"], factor: Float[np.ndarray, "g m"]) -> Mode:
+def find_mode(
+    scores: Scores, start: Float[np.ndarray, " g"], factor: Float[np.ndarray, "g m"], difference: float = DIFFERENCE
+) -> Mode:
     """Climb by Newton's method in the space that the columns of the factor span.
 
     The Hessian is taken from differences of gradients. All is done in units of the last curvature: with x + L u the
@@ -56,20 +58,21 @@ def find_mode(scores: Scores, start: Float[np.ndarray, " g"], factor: Float[np.n
         scores: Points to log-densities and gradients.
         start: Where to start.
         factor: A rough factor L of the covariance; coordinates whose row is zero stay as they are.
+        difference: In sds, for second derivatives from differences of gradients.
 
     Returns:
         The mode.
     """
     x, L, m = start, factor, factor.shape[1]
     trace: list[float] = []
-    steps = np.concatenate([np.zeros((1, m)), DIFFERENCE * np.eye(m), -DIFFERENCE * np.eye(m)])
+    steps = np.concatenate([np.zeros((1, m)), difference * np.eye(m), -difference * np.eye(m)])
     for _ in range(MOST_STEPS):
         values, gradients = scores(x + steps @ L.T)
         trace.append(float(values[0]))
         whitened = gradients @ L
         if not np.all(np.isfinite(whitened)):
             return Mode(x, L @ L.T, trace, False)
-        hess = (whitened[1 : m + 1] - whitened[m + 1 :]) / (2 * DIFFERENCE)
+        hess = (whitened[1 : m + 1] - whitened[m + 1 :]) / (2 * difference)
         lam, V = np.linalg.eigh(-0.5 * (hess + hess.T))
         lam = np.maximum(np.abs(lam), FLATTEST)
         move = (V.T @ whitened[0]) / lam

@@ -78,7 +78,7 @@ def _gradient(prior: Prior, mean: np.ndarray) -> np.ndarray:
         for found in prior.scales.placed:
             term = ScalePrior.of(found.density, found.position, found.power)
             grad[found.position] = float(jax.grad(term.density_of_scale)(jnp.asarray(mean[found.position])))
-        if (covariance := prior.scales.covariance) is not None:
+        for covariance in prior.scales.covariances:
             omega = OmegaPrior.of(covariance.densities, covariance.eta, covariance.start)
             grad[omega.own] = np.asarray(jax.grad(omega.density_of_sds)(jnp.asarray(mean[omega.own])))
     return grad

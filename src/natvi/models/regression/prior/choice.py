@@ -80,7 +80,7 @@ def choose_prior(
     names = tuple(f"x{k}" for k in range(p)) if names is None else names
     size = p + int(family.has_dispersion) + len(omega_positions(r, correlated))
     if isinstance(prior, Prior):
-        return _same(prior, names, size)
+        return same_prior(prior, names, size)
     scale_names = ScaleNames(sd_names(r, random_names, group), dispersion_name(family, names), correlated)
     settings = read_settings(prior, names, scale_names)
     if settings.base == "paper":
@@ -90,7 +90,8 @@ def choose_prior(
     return _scaled(settings, family, data, names, scale_names)
 
 
-def _same(prior: Prior, names: tuple[str, ...], size: int) -> Prior:
+def same_prior(prior: Prior, names: tuple[str, ...], size: int) -> Prior:
+    """Return the prior of another model, or say that it does not fit."""
     if prior.names != names or len(prior.mean) != size:
         raise ValueError(
             f"the prior belongs to a model of {len(prior.mean)} shared parameters with the coefficients "

@@ -16,9 +16,9 @@ def draw_prior(prior: Prior, num_draws: int, rng: np.random.Generator) -> np.nda
     for found in prior.scales.placed:
         x = _draw_density(found.density, num_draws, rng)
         theta[:, found.position] = np.log(x) / found.power
-    if prior.scales.covariance is not None:
-        start = prior.scales.covariance.start
-        theta[:, start:] = _draw_omega(prior.scales.covariance, num_draws, rng)
+    for covariance in prior.scales.covariances:
+        omega = _draw_omega(covariance, num_draws, rng)
+        theta[:, covariance.start : covariance.start + omega.shape[1]] = omega
     return theta
 
 

@@ -19,7 +19,7 @@ def log_prior(prior: Prior, theta: np.ndarray) -> np.ndarray:
         for found in prior.scales.placed:
             term = ScalePrior.of(found.density, found.position, found.power)
             total = total + np.asarray(term.at(jnp.asarray(theta[:, found.position])))
-        if (covariance := prior.scales.covariance) is not None:
+        for covariance in prior.scales.covariances:
             omega = OmegaPrior.of(covariance.densities, covariance.eta, covariance.start)
             total = total + np.asarray(jax.vmap(omega.log_density)(jnp.asarray(theta[:, omega.own])))
     return total

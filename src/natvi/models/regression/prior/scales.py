@@ -27,10 +27,15 @@ class CovariancePrior(NamedTuple):
 
 
 class ScalePriors(NamedTuple):
-    """The priors that are not normals of a shared coordinate."""
+    """The priors that are not normals of a shared coordinate; `covariances` has one for each term with correlations."""
 
     placed: tuple[PlacedScale, ...] = ()
-    covariance: CovariancePrior | None = None
+    covariances: tuple[CovariancePrior, ...] = ()
+
+    @property
+    def covariance(self) -> CovariancePrior | None:
+        """The first of the covariances' priors, the only one in a model of one term; None where there is none."""
+        return self.covariances[0] if self.covariances else None
 
 
 def place_scales(scales: ScaleDefaults, names: ScaleNames, mean: np.ndarray, sd: np.ndarray, start: int) -> ScalePriors:
@@ -52,14 +57,14 @@ def place_scales(scales: ScaleDefaults, names: ScaleNames, mean: np.ndarray, sd:
     placed: list[PlacedScale | None] = []
     if scales.dispersion is not None:
         placed.append(_put(scales.dispersion, start - 1, scales.power, mean, sd))
-    covariance = None
+    covariances: tuple[CovariancePrior, ...] = ()
     r = len(scales.densities)
     if names.has_correlations:
-        covariance = CovariancePrior(start, scales.densities, scales.eta)
+        covariances = (CovariancePrior(start, scales.densities, scales.eta),)
     else:
         positions = omega_positions(r, names.correlated)
         placed += [_put(scales.densities[k], start + positions[k, k], -1.0, mean, sd) for k in range(r)]
-    return ScalePriors(tuple(found for found in placed if found is not None), covariance)
+    return ScalePriors(tuple(found for found in placed if found is not None), covariances)
 
 
 def _put(density: ScaleDensity, at: int, power: float, mean: np.ndarray, sd: np.ndarray) -> PlacedScale | None:

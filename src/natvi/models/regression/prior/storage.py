@@ -18,14 +18,15 @@ def prior_arrays(prior: Prior) -> dict[str, np.ndarray]:
 
 def store_prior(prior: Prior) -> dict[str, Any]:
     """Return the rest as JSON values."""
-    covariance = prior.scales.covariance
+    together = [
+        {"start": found.start, "eta": found.eta, "sds": [_plain(d) for d in found.densities]}
+        for found in prior.scales.covariances
+    ]
     return {
         "description": prior.description,
         "note": prior.note,
         "placed": [[found.position, found.power, *_plain(found.density)] for found in prior.scales.placed],
-        "covariance": None
-        if covariance is None
-        else {"start": covariance.start, "eta": covariance.eta, "sds": [_plain(d) for d in covariance.densities]},
+        "covariance": together,
     }
 
 
@@ -47,15 +48,21 @@ def restore_prior(arrays: dict[str, np.ndarray], document: Any, names: tuple[str
         PlacedScale(_position(at, len(mean)), _number(power), read_density("a parameter", plain))
         for at, power, *plain in document["placed"]
     )
-    found = document["covariance"]
-    covariance = None
-    if found is not None:
-        densities = tuple(read_density("an sd", plain) for plain in found["sds"])
-        covariance = CovariancePrior(_position(found["start"], len(mean)), densities, _number(found["eta"]))
+    stored = document["covariance"]
+    # files of before hold the only one, or none
+    stored = stored if isinstance(stored, list) else [] if stored is None else [stored]
+    covariances = tuple(
+        CovariancePrior(
+            _position(found["start"], len(mean)),
+            tuple(read_density("an sd", plain) for plain in found["sds"]),
+            _number(found["eta"]),
+        )
+        for found in stored
+    )
     words, note = document["description"], document["note"]
     if not isinstance(words, str) or not isinstance(note, str):
         raise ValueError("the description of the prior must be text")
-    return Prior(mean, sd, words, ScalePriors(placed, covariance), coordinates, names, note)
+    return Prior(mean, sd, words, ScalePriors(placed, covariances), coordinates, names, note)
 
 
 def _plain(density: ScaleDensity) -> list[Any]:

@@ -1,0 +1,1 @@
+"""Grouping factors: crossed, nested, and combinations of columns."""

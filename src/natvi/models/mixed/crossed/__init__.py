@@ -1,0 +1,1 @@
+"""Models with crossed or nested grouping factors."""

@@ -1,0 +1,183 @@
+"""Which method fits a crossed model: the joint Gaussian where the integrated answer agrees, else that answer.
+
+The joint Gaussian is right about coefficients and too narrow about sds where levels are few. The integrated answer
+costs some hundred short ascents and is the better one, so that it judges the Gaussian; it is itself judged by how far
+the exact density given the hyper-parameters would move it (`integrated.method`).
+"""
+
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from natvi.judge import ladder
+from natvi.judge.trust import CARE, GOOD, Trust
+from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
+from natvi.models.mixed.crossed.integrated.method import Points, integrate
+from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
+from natvi.models.mixed.crossed.judge import judge_gaussian, judge_integrated, judge_open
+from natvi.models.mixed.crossed.layout import Built
+from natvi.models.mixed.crossed.posterior import CrossedFit
+from natvi.models.regression.separation import separated
+from natvi.optimize.structured.blocked_system import BlockedSystem
+from natvi.run import Fitted, Outcome
+from natvi.run.interrupt import Interruption
+from natvi.x64 import float64
+
+MOST_CELLS = 1.5e9  # rows, looked-up pairs and entries of the corner, times points, for which auto goes on by itself
+POINTS, STEPS = 300, 8
+BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
+MOST_HYPER = 8
+
+
+class CrossedStage(NamedTuple):
+    """A Gaussian fit of a crossed model with all that the next stage needs."""
+
+    built: Built
+    fitted: Fitted
+    model: GaussianCrossedFit
+
+
+class Chosen(NamedTuple):
+    """The model to hand out, how it was approximated, and what is known about how far it can be trusted."""
+
+    model: CrossedFit
+    method: str
+    outcome: Outcome
+    elbo: float
+    elbo_se: float
+    steps: int | None
+    concerns: tuple[Trust, ...] | None  # None: to be found when somebody asks
+
+
+def choose(stage: CrossedStage, method: str, progress: bool = False) -> Chosen:
+    """Return the Gaussian fit, or go on from it; Ctrl-C on the way gives the Gaussian fit back."""
+    outcome = stage.fitted.outcome
+    if method == "gva" or outcome in BROKEN or outcome is Outcome.INTERRUPTED:
+        return _gaussian(stage, "", None)
+    with Interruption() as interruption:
+        try:
+            if method == "integrated":
+                return _integrated(stage, "")[0]
+            if why := _too_large(stage):
+                return _gaussian(stage, f"gva: {why}", None)
+            chosen, doubts = _integrated(stage, "")
+        except FloatingPointError as trouble:
+            if method == "integrated":
+                raise FloatingPointError(
+                    f"method='integrated' gave no answer: {trouble}. Look for extreme values in the data, rescale "
+                    "columns, give tighter priors, or fit with method='gva'."
+                ) from trouble
+            concern = Trust(CARE, (f"the integrated method gave no answer: {trouble}",))
+            return _gaussian(stage, "gva: the integrated method gave no answer", (concern,))
+        if interruption.asked:
+            return _gaussian(stage, "gva: the integrated method was interrupted", None)._replace(
+                outcome=Outcome.INTERRUPTED
+            )
+    if not doubts and outcome is Outcome.CONVERGED:
+        assert isinstance(chosen.model, IntegratedFit)
+        concerns = judge_gaussian(stage.model, chosen.model), *(chosen.concerns or ())
+        return _gaussian(stage, "gva, since integrating over sds and dispersion gives the same", concerns)
+    reason = doubts[0].partition(";")[0] if doubts else "the Gaussian fit did not settle"
+    return chosen._replace(model=replace(chosen.model, choice=f"integrated, since under gva {reason}"))
+
+
+def _gaussian(stage: CrossedStage, why: str, concerns: tuple[Trust, ...] | None) -> Chosen:
+    fitted = stage.fitted
+    model = replace(stage.model, choice=why) if why else stage.model
+    return Chosen(model, "gva", fitted.outcome, fitted.elbo, 0.0, None, concerns)
+
+
+def _too_large(stage: CrossedStage) -> str:
+    """Say why the integrated method is not tried without being asked for, or nothing."""
+    target = stage.built.target
+    hyper, corner = target.b - target.p, len(stage.model.source.mean.shared)
+    step = 50.0 * target.y.size + 10.0 * target.pattern.higher.size + float(corner) ** 3 / 10.0
+    if hyper > MOST_HYPER:
+        return f"method='integrated' was not considered for {hyper} sds, correlations and dispersions"
+    if POINTS * STEPS * step > 100.0 * MOST_CELLS:
+        return "method='integrated' was not considered: it would take minutes"
+    return ""
+
+
+def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]:
+    """Return the integrated answer with the doubts it throws on the Gaussian."""
+    target, model, fitted = stage.built.target, stage.model, stage.fitted
+    if target.b == target.p:
+        raise FloatingPointError("there is nothing to integrate")
+    q = fitted.gaussian
+    with float64():
+        system = BlockedSystem(
+            target, target.pattern, q.factor.local.shape[0], q.factor.cross.shape[0], q.mean.shared.shape[0]
+        )
+        precision = system.natural(fitted.state.ascent.x).precision
+    p = target.p
+    covariance = model.shared_covariance[p:, p:]
+    points = integrate(target, q.mean, precision, covariance)
+    found = _named(points, stage, why)
+    concerns = (*judge_integrated(found, points), *judge_open(found), *_separation(model))
+    doubts = ladder.doubts_in((judge_gaussian(model, found),))
+    steps = fitted.steps + points.num_points
+    bad = np.mean(points.described.inner.settled <= 0) > 0.5
+    outcome = Outcome.STALLED if bad else Outcome.CONVERGED
+    return Chosen(found, "integrated", outcome, points.log_evidence, points.error, steps, concerns), doubts
+
+
+def _named(points: Points, stage: CrossedStage, why: str) -> IntegratedFit:
+    """Put names on weighted Gaussians: effects in the order of the data and the user's units."""
+    model, built = stage.model, stage.built
+    found, w = points.described, points.weights
+    mean, sd = np.empty_like(model.effect_mean), np.empty_like(model.effect_sd)
+    M = model.coordinates.random
+    for term, local, (m, V) in zip(model.terms, built.plan.local, found.effects, strict=True):
+        if local is not None:
+            m, V = m[..., built.place], V[..., built.place]
+        if M is not None:
+            own = M[term.columns_of_Z, term.columns_of_Z]
+            m, V = np.einsum("ka,san->skn", own, m), np.einsum("ka,sabn,lb->skln", own, V, own)
+        middle = np.tensordot(w, m, axes=1)
+        variance = np.tensordot(w, np.einsum("skkn->skn", V) + (m - middle) ** 2, axes=1)
+        mean[term.own], sd[term.own] = middle.ravel(), np.sqrt(np.maximum(variance, 0.0)).ravel()
+    draws = np.asarray(found.draws).reshape(-1, found.draws.shape[-1])
+    inside = built.plan.num_local * built.plan.num_levels
+    first = draws[:, :inside].reshape(len(draws), built.plan.num_local, -1)[..., built.place]
+    flat = np.concatenate([first.reshape(len(draws), -1), draws[:, inside:]], axis=1)
+    return IntegratedFit(
+        **{**model.parts(), "choice": why, "effect_mean": mean, "effect_sd": sd},
+        hyper=points.hyper,
+        weights=w,
+        beta=np.asarray(found.beta),
+        beta_covariance=np.asarray(found.beta_covariance),
+        drawn_beta=np.asarray(found.beta_draws).reshape(len(draws), -1),
+        drawn_effects=flat,
+        pareto_k=points.k,
+    )
+
+
+def lazy_check(stage: CrossedStage) -> partial[tuple[Trust, ...]]:
+    """Return the check of a Gaussian fit, to be called when somebody looks at `trust`."""
+    return partial(_check, stage)
+
+
+def _check(stage: CrossedStage) -> tuple[Trust, ...]:
+    if stage.fitted.outcome in BROKEN:
+        return ()
+    if why := _too_large(stage):
+        words = f"the Gaussian was not held against a better answer ({why}); sds of few levels may be too certain"
+        return (Trust(CARE, (words,)), *_separation(stage.model))
+    try:
+        chosen, _ = _integrated(stage, "")
+    except FloatingPointError as trouble:
+        return (Trust(CARE, (f"the check against the integrated answer failed: {trouble}",)),)
+    assert isinstance(chosen.model, IntegratedFit)
+    own = tuple(concern for concern in chosen.concerns or () if concern.level != GOOD)
+    return (judge_gaussian(stage.model, chosen.model), *own)
+
+
+def _separation(model: CrossedFit) -> tuple[Trust, ...]:
+    if model.rows is None:
+        return ()
+    found = separated(model.rows.X, model.rows.y, model.fixed_names, model.family)
+    cure = "merge levels, drop columns or set a tighter prior"
+    return tuple(Trust(CARE, (f"{reason} (separation); {cure}",)) for reason in found)

@@ -1,0 +1,106 @@
+"""How far answers of a crossed model can be trusted: the Gaussian held against the integrated one, and that itself."""
+
+import numpy as np
+import pandas as pd
+
+from natvi.judge import thresholds
+from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
+from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
+from natvi.models.mixed.crossed.integrated.method import Points
+from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
+
+LEAST_POINTS, FEWEST_POINTS = 30.0, 10.0  # effective, of evenly spread ones
+NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its mean
+VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
+SECOND_SHIFT, SECOND_CHANGE = 0.3, 0.2  # that the second-order term may make: what is left is smaller
+FAR_SECOND = 1.0
+LARGE_SPREAD = 10.0  # of log p - log q, from which half of it says nothing sure about the divergence
+
+
+def compare(better: pd.DataFrame, other: pd.DataFrame) -> tuple[np.ndarray, np.ndarray]:
+    """Return how far the means of two tables are apart, in sds of the first, and the log ratios of their sds."""
+    sd = np.maximum(better["sd"].to_numpy(), 1e-300)
+    shift = (better["mean"].to_numpy() - other["mean"].to_numpy()) / sd
+    return shift, np.log(sd / np.maximum(other["sd"].to_numpy(), 1e-300))
+
+
+def judge_gaussian(fit: GaussianCrossedFit, better: IntegratedFit) -> Trust:
+    """Return the verdict on the joint Gaussian, held against the integrated answer."""
+    tables, other = (pd.concat(found.tables(0.95).values()) for found in (better, fit))
+    shift, change = compare(tables, other)
+    moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
+    numbers = (
+        ("largest shift of a mean, in posterior sds", float(shift[moved])),
+        ("largest ratio of an sd, integrated to Gaussian", float(np.exp(change[changed]))),
+    )
+    parts = []
+    if abs(shift[moved]) > thresholds.SHIFT:
+        way = "higher" if shift[moved] > 0 else "lower"
+        parts.append(f"the mean of {tables.index[moved]} should be about {abs(shift[moved]):.1f} posterior sds {way}")
+    if abs(change[changed]) > thresholds.CHANGE:
+        verb = "" if parts else "should be "
+        parts.append(f"the sd of {tables.index[changed]} {verb}{np.exp(change[changed]):.2f} times as large")
+    if not parts:
+        return Trust(GOOD, ("integrating over sds and dispersion changes no mean and no sd by over a tenth",), numbers)
+    words = f"{' and '.join(parts)}; method='integrated' or 'auto' goes on from it"
+    return Trust(REFUSE if abs(shift[moved]) > thresholds.FAR_SHIFT else CARE, (words,), numbers)
+
+
+def judge_integrated(fit: IntegratedFit, points: Points) -> tuple[Trust, ...]:
+    """Return whether the points suffice, and whether Gaussians given the hyper-parameters are good enough.
+
+    The second-order term of the log evidence given a point, half the variance of log p - log q, is part of the weights.
+    Where it moves the answer much, terms beyond it would move it too.
+    """
+    return (_judge_points(points), _judge_second_order(fit, points))
+
+
+def _judge_points(points: Points) -> Trust:
+    count, effective = len(points.weights), points.effective
+    numbers = (("points", float(count)), ("effective points", effective), ("Pareto k of the points", points.k))
+    words = f"{count:,} weighted points of sds and dispersion, as good as {effective:,.0f} evenly spread ones"
+    lost = float(np.mean(points.described.inner.settled <= 0))
+    if effective >= LEAST_POINTS and lost < 0.2:
+        return Trust(GOOD, (words,), numbers)
+    cure = "give a tighter prior for the sds, or draw with NUTS"
+    return Trust(CARE if effective >= FEWEST_POINTS else REFUSE, (f"{words}: too few; {cure}",), numbers)
+
+
+def _judge_second_order(fit: IntegratedFit, points: Points) -> Trust:
+    with_term, without = (
+        pd.concat([fit.fixed_table(w, 0.95), fit.component_table(w, 0.95)]) for w in (points.weights, points.plain)
+    )
+    shift, change = compare(with_term, without)
+    moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
+    spread = float(points.weights @ points.described.spread)
+    numbers = (
+        ("shift of a mean by the second-order term, in posterior sds", float(shift[moved])),
+        ("ratio of an sd by the second-order term", float(np.exp(change[changed]))),
+        ("variance of log p - log q given the hyper-parameters", spread),
+    )
+    small = abs(shift[moved]) <= SECOND_SHIFT and abs(change[changed]) <= SECOND_CHANGE
+    if small and spread <= LARGE_SPREAD:
+        words = "given sds and dispersion the effects are close to Gaussian: what that neglects hardly moves the answer"
+        return Trust(GOOD, (words,), numbers)
+    worst = with_term.index[moved if abs(shift[moved]) > SECOND_SHIFT else changed]
+    words = (
+        f"given sds and dispersion the effects are not Gaussian, which matters for {worst}: levels have few rows for "
+        "so large a spread; give a tighter prior for the sds, or draw with NUTS"
+    )
+    return Trust(REFUSE if abs(shift[moved]) > FAR_SECOND else CARE, (words,), numbers)
+
+
+def judge_open(fit: IntegratedFit) -> tuple[Trust, ...]:
+    """Name the sds that the data leave open: the answer is right about them, but a reader may overlook it."""
+    table = fit.component_table(fit.weights, 0.95)
+    _, covariance = fit.shared_moments()
+    small, vague = [], []
+    spread = dict(zip(fit.component_names()[-1:], fit.dispersion_position().values(), strict=False))
+    for name, at in (fit.log_sd_positions() | spread).items():
+        if table.iloc[:, 2].loc[name] < NEAR_ZERO * table["mean"].loc[name]:
+            small.append(name)
+        elif covariance[at, at] > VAGUE**2:
+            vague.append(name)
+    reasons = [f"{', '.join(small)} may be close to zero: the prior decides how close"] if small else []
+    reasons += [f"{', '.join(vague)} is poorly determined by the data: the prior matters for it"] if vague else []
+    return (Trust(GOOD, tuple(reasons)),) if reasons else ()

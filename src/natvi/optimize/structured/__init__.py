@@ -1,0 +1,1 @@
+"""Systems of structured precisions beyond the arrow."""

@@ -107,6 +107,11 @@ def _polynomial(expression: Expression, state: Any) -> Polynomial:
     if state.raw:
         return Polynomial(expression, (0.0,) * degree, (0.0,) * degree, (1.0,) * degree)
     squares = [float(state.norms2[k]) for k in range(degree + 1)]
+    if not all(square > 0.0 for square in squares):
+        raise ValueError(
+            f"poly() of degree {degree} needs more than {degree} different values, and the column has fewer. Take a "
+            "lower degree, or leave the column out."
+        )
     shifts = tuple(float(state.alpha[k]) for k in range(degree))
     ratios = (0.0, *(squares[k] / squares[k - 1] for k in range(1, degree)))
     return Polynomial(expression, shifts, ratios, tuple(math.sqrt(square) for square in squares[1:]))

@@ -4,7 +4,8 @@ PyMC hands out its log-density of unconstrained numbers as a function of JAX; na
 under the model's own names, coordinates and dimensions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -21,7 +22,7 @@ def from_pymc(model: Any) -> "PymcModel":
     """Take a model of PyMC, or one of Bambi, which holds one.
 
     Args:
-        model: A `pymc.Model`, or a Bambi model that has been built.
+        model: A `pymc.Model`, or a Bambi model, which is built if that has not been done.
 
     Returns:
         The model; `.fit()` fits it.
@@ -34,7 +35,11 @@ def from_pymc(model: Any) -> "PymcModel":
         import pymc as _  # type: ignore[import-not-found]  # noqa: F401
     except ImportError as error:
         raise ImportError(HINT) from error
-    return PymcModel(getattr(getattr(model, "backend", None), "model", model))
+    if hasattr(model, "backend") and hasattr(model, "build"):  # Bambi's
+        if model.backend is None:
+            model.build()
+        model = model.backend.model
+    return PymcModel(model)
 
 
 class PymcModel:
@@ -43,7 +48,7 @@ class PymcModel:
     def __init__(self, model: Any) -> None:
         """Check the model."""
         if not hasattr(model, "value_vars"):
-            raise ValueError(f"from_pymc needs a pymc.Model, not {type(model).__name__}; build a Bambi model first.")
+            raise ValueError(f"from_pymc needs a pymc.Model, or a model of Bambi, not {type(model).__name__}.")
         if model.discrete_value_vars:
             name = model.values_to_rvs[model.discrete_value_vars[0]].name
             raise ValueError(
@@ -56,15 +61,15 @@ class PymcModel:
 
     def fit(self, **options: Any) -> Result:
         """Fit by `natvi.fit`, whose options these are: seed, method, structure and so on."""
-        from pymc.sampling.jax import get_jaxified_graph, get_jaxified_logp  # type: ignore[import-not-found]
-
         model = self.model
         free = [value.name for value in model.value_vars]
         # what PyMC shows: variables in their own space, and deterministic ones
         shown = [variable for variable in model.unobserved_value_vars if variable.name not in set(free)]
         plain = [value for value in model.value_vars if model.values_to_rvs[value].name == value.name]
         read = [*plain, *shown]
-        with float64():
+        with _precision_as_it_was(), float64():
+            from pymc.sampling.jax import get_jaxified_graph, get_jaxified_logp  # type: ignore[import-not-found]
+
             log_p = get_jaxified_logp(model)
             carry = get_jaxified_graph(inputs=model.value_vars, outputs=read)
         start = {name: np.asarray(value, dtype=float) for name, value in model.initial_point().items()}
@@ -82,6 +87,18 @@ class PymcModel:
         known = {name: list(dims) for name, dims in self.model.named_vars_to_dims.items() if None not in dims}
         coords = {name: list(values) for name, values in self.model.coords.items() if values is not None}
         return coords, known
+
+
+@contextmanager
+def _precision_as_it_was() -> Iterator[None]:
+    """Undo that PyTensor sets JAX to double precision for the whole process when it is first asked for JAX."""
+    import jax
+
+    before = jax.config.read("jax_enable_x64")
+    try:
+        yield
+    finally:
+        jax.config.update("jax_enable_x64", before)
 
 
 def _of_dict(log_p: Callable[[list[Any]], Any], names: list[str]) -> Callable[[dict[str, Any]], Any]:

@@ -38,7 +38,7 @@ def from_pymc(model: Any) -> "PymcModel":
     if hasattr(model, "backend") and hasattr(model, "build"):  # Bambi's
         if model.backend is None:
             model.build()
-        model = model.backend.model
+        model = getattr(model.backend, "model", model)
     return PymcModel(model)
 
 

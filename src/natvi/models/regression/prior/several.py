@@ -8,7 +8,7 @@ from natvi.families.table import Family
 from natvi.formula.margins import Products, plain_products
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.names import dispersion_name, sd_names
-from natvi.models.regression.prior.choice import WIDTH, Prior, same_prior
+from natvi.models.regression.prior.choice import PAPER_WIDTH, Prior, same_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.default import ScaleDefaults, default_fixed, default_scales
 from natvi.models.regression.prior.response_scale import response_scale
@@ -59,7 +59,7 @@ def choose_several(
     mean, sd = np.zeros(starts[-1]), np.full(starts[-1], np.inf)
     if settings.base == "paper":
         words = f"{PAPER} on every fixed effect and on every ω{' and the log dispersion' if count else ''} (paper)"
-        return Prior(mean, np.full(starts[-1], WIDTH), words, names=names)
+        return Prior(mean, np.full(starts[-1], PAPER_WIDTH), words, names=names)
     columns = data.standard or standard_columns(data.X, data.fixed or plain_products(p), data.weights)
     response = data.response or response_scale(family, data.y, data.offset, data.weights, columns.has_constant)
     fixed = default_fixed(columns, response, settings, names)

@@ -107,5 +107,5 @@ def test_simulated_data_repeat_with_the_seed(family: str) -> None:
 
 
 def test_planned_benchmarks_say_so(capsys: pytest.CaptureFixture[str]) -> None:
-    assert command.main(["cold"]) == 2
+    assert command.main(["all"]) == 2
     assert "not built yet" in capsys.readouterr().err

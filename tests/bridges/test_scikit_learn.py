@@ -134,7 +134,7 @@ def test_early_stopping_pipelines_clones_and_grids():
         ({"hidden": (0,)}, "hidden must hold"),
         ({"optimizer": "sgd"}, "optimizer must be one of"),
         ({"batch_size": 1000}, "larger than the data"),
-        ({"response": "gamma"}, "response must be one of"),
+        ({"response": "gamma"}, "'normal' or 'poisson'"),
         ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction"),
     ],
 )

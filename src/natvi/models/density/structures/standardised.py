@@ -113,7 +113,7 @@ def standardise(density: Callable[[Array], Any], layout: Layout, about: Float[np
         >>> with float64():
         ...     carry = standardise(funnel, Layout(np.arange(1, 5)[None], np.array([0])), np.zeros(5))
         ...     theta, _ = carry(jnp.array([2.0, 1.0, 0.0, -1.0, 3.0]))
-        >>> np.asarray(theta / np.exp(1.0))[1:].round(6).tolist()
+        >>> (np.asarray(theta) / np.exp(1.0))[1:].round(6).tolist()
         [1.0, 0.0, -1.0, 3.0]
     """
     if layout.local.shape[1] < LEAST_GROUPS or not len(layout.shared):

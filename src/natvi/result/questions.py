@@ -50,8 +50,9 @@ class Questions(AgainstData):
         Example:
             >>> import natvi
             >>> fit = natvi.glm("y ~ width + C(color)", natvi.data.load_crabs(), family="bernoulli").fit()
-            >>> fit.means("width", at=[22, 28])["mean"].round(1).tolist()
-            [0.3, 0.8]
+            >>> narrow, wide = fit.means("width", at=[22, 28])["mean"]
+            >>> bool(narrow < 0.4 and wide > 0.6)
+            True
         """
         setting = _setting(kind, groups, data, num_draws, seed)
         return ask(self.model, AnswersQuestions).means(variable, at, by, check_probability(prob), setting)

@@ -271,7 +271,7 @@ def test_mistakes_are_explained(options: dict[str, Any], words: str) -> None:
 def test_the_command_line_hands_the_seed_to_noisy_fits_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[dict[str, Any]] = []
     monkeypatch.setattr(natvi.MixedModel, "fit", lambda self, **options: asked.append(options))
-    monkeypatch.setattr(cli, "_deliver", lambda *_: None)
+    monkeypatch.setattr("natvi.cli.fitting.deliver", lambda *_: None)
     counts().to_csv(tmp_path / "counts.csv", index=False)
     for method in ("rvb2", "gva"):
         arguments = ["fit", str(tmp_path / "counts.csv"), FORMULA, "--family", "poisson", "--method", method]

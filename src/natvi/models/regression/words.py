@@ -63,7 +63,7 @@ def describe(formula: str | None, family: Family, names: tuple[str, ...], num_ro
         try:
             tree = parse(formula)
         except ValueError:  # of a file that was changed: it is shown, not read
-            return Description(_words(response, family, names, bars, num_rows), "", formula)
+            return Description(_words(response, family, names, bars, num_rows), (), formula)
         response, bars = render(tree.left), find_bars(tree.right)
     door = "natvi.glm_arrays(X, y" if formula is None else f"natvi.{'glmm' if bars else 'glm'}({formula!r}, data"
     call = f'{door}, family="{family.name}"{"".join(f", {k}={v!r}" for k, v in options.items())}).fit()'

@@ -6,6 +6,7 @@ second whole call in this process, for `gva`, on whatever threads it takes.
 
 import resource
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Sequence
 from importlib.metadata import version
@@ -156,13 +157,15 @@ def _plain(table: pd.DataFrame) -> dict[str, Any]:
 
 def _lme4(frame: pd.DataFrame, call: str) -> dict[str, Any]:
     """Return seconds and fixed effects of one call in a fresh R."""
-    path = Path("/tmp") / "natvi-crossed.csv"
-    frame.to_csv(path, index=False)
-    script = (
-        f"suppressMessages(library(lme4)); d <- read.csv('{path}'); if ('YEAR' %in% names(d)) d$YEAR <- factor(d$YEAR);"
-        f"t <- system.time(m <- {call}); cat(t[['elapsed']], fixef(m), as.data.frame(VarCorr(m))$sdcor)"
-    )
-    done = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True)
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "rows.csv"
+        frame.to_csv(path, index=False)
+        script = (
+            f"suppressMessages(library(lme4)); d <- read.csv('{path}'); "
+            "if ('YEAR' %in% names(d)) d$YEAR <- factor(d$YEAR); "
+            f"t <- system.time(m <- {call}); cat(t[['elapsed']], fixef(m), as.data.frame(VarCorr(m))$sdcor)"
+        )
+        done = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True)
     seconds, *values = map(float, done.stdout.split())
     return {"seconds": seconds, **{f"number {k}": value for k, value in enumerate(values)}}
 

@@ -47,6 +47,13 @@ def is_kept(label: str, name: str) -> bool:
     return (ROOT / label / f"{name}.json").is_file()
 
 
+def set_aside(label: str, name: str, other: str) -> None:
+    """Keep a run under another name, and forget its checkpoint, so that the name can be run anew."""
+    (ROOT / label / f"{name}.json").rename(ROOT / label / f"{other}.json")
+    for path in folder().glob(f"{label}-{name}.*"):
+        path.unlink()
+
+
 def all_kept(label: str) -> dict[str, dict[str, Any]]:
     """Return all finished runs of a table by name."""
     return {path.stem: json.loads(path.read_text("utf-8")) for path in sorted((ROOT / label).glob("*.json"))}

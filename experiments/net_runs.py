@@ -4,8 +4,9 @@
     python -m experiments.net_runs cifar10 IVON    one of them
 
 Adam, PGA and nAdam keep the paper's rate; those of Snngm, Nagm and VOGN come from pilots of a few epochs on all
-but the last 5,000 training images, by their log-likelihood of those. The paper's rows have constant step sizes. Rows
-beyond the paper come down to zero along a cosine: IVON, Nagm once more, and plain Adam, a point estimate.
+but the last 5,000 training images, by their log-likelihood of those; where the whole run diverges nevertheless, it is
+made again at the next smaller rate. The paper's rows have constant step sizes. Rows beyond the paper come down to zero
+along a cosine: IVON, also with steps that rise over the first tenth, Nagm once more, and plain Adam, a point estimate.
 """
 
 import json
@@ -18,13 +19,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from experiments.kept import is_kept, keep
+from experiments.kept import is_kept, keep, set_aside
 from natvi import data
 from natvi.metrics import accuracy, calibration_error
 from natvi.models.deep.bnn import bnn
 from natvi.models.deep.nets import init_lenet5, lenet5
 from natvi.models.deep.predictive import over_draws, weight_draws
 from natvi.models.deep.training import POINT, Training, train
+from natvi.run import Outcome
 from natvi.x64 import float32
 
 LABEL = "table9"
@@ -53,12 +55,14 @@ class Row(NamedTuple):
     grid: tuple[float, ...]
     schedule: str = "constant"
     seed: int = SEED
+    warmup: float = 0.0
 
 
 ROWS = {
     "IVON": Row("ivon", (0.1,), "cosine"),
+    "IVON, warm-up": Row("ivon", (0.1,), "cosine", warmup=0.1),
     "plain Adam": Row(POINT, (0.001,), "cosine"),
-    "Nagm": Row("nagm", (0.05, 0.1, 0.2)),
+    "Nagm": Row("nagm", (0.002, 0.01, 0.05, 0.1, 0.2)),
     "Snngm": Row("snngm", (0.0005, 0.001)),
     "Adam": Row("adam", (0.001,)),
     "nAdam": Row("nadam", (0.001,)),
@@ -66,7 +70,7 @@ ROWS = {
     "PGA": Row("pga", (0.001,)),
     "plain Adam, 2nd": Row(POINT, (0.001,), "cosine", 2),
     "plain Adam, 3rd": Row(POINT, (0.001,), "cosine", 3),
-    "Nagm, cosine": Row("nagm", (0.05, 0.1, 0.2), "cosine"),
+    "Nagm, cosine": Row("nagm", (0.002, 0.01, 0.05, 0.1, 0.2), "cosine"),
 }
 
 
@@ -106,6 +110,7 @@ def fit(name: str, row: Row, alpha: float, epochs: int, seed: int, checkpoint: P
         row.optimizer,
         alpha,
         row.schedule,
+        row.warmup,
         epochs=epochs,
         batch_size=16 if row.optimizer == "vogn" else 128,
         seed=seed,
@@ -181,17 +186,26 @@ def pilot(name: str, row_name: str, say: Any = print) -> float:
 
 
 def run(name: str, row_name: str, say: Any = print) -> dict[str, Any]:
-    """Return what a row found, training it if it is not kept yet."""
+    """Return what a row found, training it if it is not kept yet; where it diverges, a smaller rate of the grid."""
     row, images_of = ROWS[row_name], SETS[name]
-    alpha = pilot(name, row_name, say)
+    best, label = pilot(name, row_name, say), run_name(name, row_name)
     epochs = images_of.vogn_epochs if row.optimizer == "vogn" else images_of.epochs
+    rates = [alpha for alpha in sorted(row.grid, reverse=True) if alpha <= best]
+    alpha = next((a for a in rates if not is_kept(LABEL, _diverged(label, a))), rates[-1])
     settings = {"alpha": alpha, "epochs": epochs, "seed": row.seed, "schedule": row.schedule, "draws": DRAWS}
-    label = run_name(name, row_name)
+    settings |= {"warmup": row.warmup} if row.warmup else {}
     fresh = not is_kept(LABEL, label)
     found = keep(LABEL, label, settings, lambda path: fit(name, row, alpha, epochs, row.seed, path, False))
     if fresh:
         say(f"{label}: alpha {alpha:g}, tll {found['tll']}, accuracy {found['acc']}, ece {found['ece']}")
+    if found["outcome"] == str(Outcome.NONFINITE) and alpha > rates[-1]:
+        set_aside(LABEL, label, _diverged(label, alpha))
+        return run(name, row_name, say)
     return found
+
+
+def _diverged(label: str, alpha: float) -> str:
+    return f"diverged-{label}-{alpha:g}"
 
 
 def run_name(name: str, row_name: str) -> str:

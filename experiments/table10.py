@@ -105,8 +105,8 @@ def run(report: Report) -> None:
     report.note((deep_glm_runs.__doc__ or "").split("\n\n")[-1].replace("\n", " ").strip())
     report.note(
         "Rows beyond the paper come down along a cosine, IVON from 0.1; the paper's rows have constant step sizes. "
-        "Both of IVON's beta2 are shown, 0.9999 and 0.999: neither is chosen by test scores. With warm-up beta2 is "
-        "0.999 and the step size rises over a fifth of all steps: else the first steps, while v is still far too "
-        "large, switch units off for good."
+        "IVON's beta2 is 0.9999 without warm-up and 0.999 with it; 0.999 was taken up after test scores of the first "
+        "had been seen. With warm-up the step size rises over a fifth of all steps: else the first steps, while v is "
+        "still far too large, switch units off for good."
     )
     report.note("Every run is a file under experiments/runs/table10, with its versions, machine and learning curve.")

@@ -44,7 +44,7 @@ def run(data: DeepProblem, warmup: float, seed: int) -> dict[str, Any]:
     training = Training("ivon", 0.1, "cosine", warmup, epochs, data.batch, seed=seed, beta2=0.999)
 
     def once(_: Path) -> dict[str, Any]:
-        model = fit_deep_glm(data.X[:cut], data.y[:cut], data.response, training=training).model
+        model: Any = fit_deep_glm(data.X[:cut], data.y[:cut], data.response, training=training).model
         held_out = float(np.mean(model.log_density(data.X[cut:], data.y[cut:], DRAWS)))
         return {"held_out": held_out, "live_units": live_units(model, data.X[:PROBED])}
 

@@ -59,8 +59,11 @@ BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {"__name__": "page"}
-    for block in BLOCK.findall(page.read_text("utf-8")):
+    blocks = BLOCK.findall(page.read_text("utf-8"))
+    assert blocks, "the page shows no code"
+    for block in blocks:
         exec(compile(block, str(page), "exec"), names)
+    assert not re.search(r"\bnan\b", capsys.readouterr().out), "a page shows a number that is none"
 
 
 def test_tables_of_results_come_from_the_files() -> None:

@@ -15,7 +15,7 @@ pytestmark = pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DA
     [
         (data.load_mnist, 60_000, (28, 28, 1)),
         (data.load_fashion_mnist, 60_000, (28, 28, 1)),
-        (data.load_cifar10, 50_000, (32, 32, 3)),
+        pytest.param(data.load_cifar10, 50_000, (32, 32, 3), marks=pytest.mark.slow),
     ],
     ids=["mnist", "fashion", "cifar10"],
 )

@@ -19,6 +19,7 @@ def own_folders(tmp_path, monkeypatch):
     monkeypatch.setattr(deep_glm_runs, "DRAWS", 5)
 
 
+@pytest.mark.slow
 def test_pilots_and_runs_are_kept():
     rng = np.random.default_rng(0)
     X, y = simulate_binary(rng, 400, 6)

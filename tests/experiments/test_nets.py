@@ -52,6 +52,7 @@ def test_a_run_is_made_once_with_its_curve():
     assert net_runs.run("mnist", "plain Adam") == all_kept("table9")["mnist-plain-adam"]
 
 
+@pytest.mark.slow
 def test_rows_made_of_trained_nets():
     several, last = net_extras.ensemble("mnist"), net_extras.last_layer("mnist")
     assert several["acc"] > 30 and last["acc"] > 30 and np.isfinite([several["tll"], last["ece"]]).all()
@@ -64,6 +65,7 @@ def test_the_net_of_a_checkpoint_is_that_of_the_run():
     assert again["tll"] == pytest.approx(net_runs.run("mnist", "plain Adam")["tll"], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_both_pictures_are_drawn(small, capsys):
     net_pictures.main()
     assert {path.name for path in (small / "pictures").iterdir()} == {"rotated-digit.png", "digits-and-clothes.png"}

@@ -128,6 +128,7 @@ def test_table7_and_figure6_share_their_runs(monkeypatch):
     assert table.markdown() and figure.json()
 
 
+@pytest.mark.slow
 def test_table8_with_a_small_reference(monkeypatch):
     problem = small()
     draws = np.random.default_rng(0).normal(size=(2, 600, 4))

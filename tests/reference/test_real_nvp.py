@@ -35,6 +35,7 @@ def fitted() -> FlowFit:
     return real_nvp(gaussian, 3, num_layers=4, num_steps=600, step_size=5e-3, num_evaluation=2500, seed=1)
 
 
+@pytest.mark.slow
 @needs_flowjax
 def test_a_gaussian_is_learnt(fitted):
     x = fitted.sample(4000, seed=2)

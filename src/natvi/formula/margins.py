@@ -8,6 +8,7 @@ factors. Where a model has the margins of a product, the same model can be writt
 so that X K, with a square matrix K of such coefficients, spans what X spans.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain, combinations, product
 from typing import NamedTuple
@@ -94,8 +95,9 @@ class Margins:
         self._known: dict[Key, Weights | None] = {}
         self._constant = self.express(frozenset())
         if self._constant is None and len(X):
-            flat = np.flatnonzero(np.all(X == X[:1], axis=0) & (X[0] != 0))
-            if len(flat):
+            maybe = np.flatnonzero((X[0] == X[-1]) & (X[0] != 0))
+            flat = [at for at in maybe if np.all(X[:, at] == X[0, at])]
+            if flat:
                 self._constant = {int(flat[0]): 1.0 / float(X[0, flat[0]])}
                 self._known = {frozenset(): self._constant}
 
@@ -158,12 +160,15 @@ def centring_map(products: Products, margins: Margins, X: np.ndarray, weights: n
         K `(p, p)`, invertible; the identity where nothing can be centred.
     """
     K = np.eye(len(products.keys))
+    averages = (
+        np.where(np.any(X != X[:1], axis=0), column_means(X, weights), np.nan) if len(X) else np.full(len(K), np.nan)
+    )
     means: dict[Atom, float | None] = {}
     for at, key in enumerate(products.keys):
         chosen: list[Atom] = []
         for atom in sorted(atom for atom in key if atom.kind == "number")[:MOST_NUMBERS]:
             if atom not in means:
-                means[atom] = _mean(margins, atom, X, weights)
+                means[atom] = _mean(margins, atom, X, weights, averages)
             tried = [*chosen, atom]
             if means[atom] is not None and all(margins.express(key - set(left)) is not None for left in _parts(tried)):
                 chosen = tried
@@ -171,7 +176,7 @@ def centring_map(products: Products, margins: Margins, X: np.ndarray, weights: n
             continue
         total = []
         for left in _parts(chosen):
-            factor = float(np.prod([-(means[atom] or 0.0) for atom in left]))
+            factor = math.prod(-(means[atom] or 0.0) for atom in left)
             total.append((factor, margins.express(key - set(left)) or {}))
         column = np.zeros(len(K))
         for weight_at, weight in _added(total).items():
@@ -184,11 +189,26 @@ def _parts(atoms: list[Atom]) -> Iterable[tuple[Atom, ...]]:
     return chain.from_iterable(combinations(atoms, size) for size in range(len(atoms) + 1))
 
 
-def _mean(margins: Margins, atom: Atom, X: np.ndarray, weights: np.ndarray | None) -> float | None:
-    """Return the mean of a number that varies, or None."""
+def column_means(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return the mean of every column, by weight.
+
+    Example:
+        >>> column_means(np.array([[1.0, 2.0], [3.0, 6.0]]), np.array([3.0, 1.0])).tolist()
+        [1.5, 3.0]
+    """
+    shares = np.ones(len(X)) if weights is None else weights
+    return (shares / np.sum(shares)) @ X
+
+
+def _mean(
+    margins: Margins, atom: Atom, X: np.ndarray, weights: np.ndarray | None, averages: np.ndarray
+) -> float | None:
+    """Return the mean of a number that varies, or None; `averages` holds NaN for columns that do not."""
     found = margins.express(frozenset({atom}))
-    if found is None or len(X) == 0:
+    if found is None:
         return None
-    values = sum(weight * X[:, at] for at, weight in found.items())
-    assert isinstance(values, np.ndarray)
-    return float(np.average(values, weights=weights)) if np.any(values != values[0]) else None
+    if list(found.values()) == [1.0]:
+        average = float(averages[next(iter(found))])
+        return None if np.isnan(average) else average
+    values = sum((weight * X[:, at] for at, weight in found.items()), np.zeros(len(X)))
+    return float(np.average(values, weights=weights)) if np.any(values != values[:1]) else None

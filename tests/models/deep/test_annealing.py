@@ -23,6 +23,7 @@ def test_the_weight_comes_down_to_one_and_stays():
     assert Annealing()(7) == 1.0 and Annealing().start == 1.0
 
 
+@pytest.mark.slow
 def test_shrinkage_does_not_empty_the_net():
     fits = {share: fit_deep_glm(X, PRODUCT, training=TRAINING._replace(annealing=share)) for share in (0.0, 0.5)}
     explained = {k: 1 - np.mean((f.model.expected(X, 50) - PRODUCT) ** 2) / PRODUCT.var() for k, f in fits.items()}

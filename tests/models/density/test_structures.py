@@ -123,6 +123,7 @@ def intercepts(n: int):
     return x, y, logdensity, init
 
 
+@pytest.mark.slow
 def test_a_hierarchy_of_four_hundred_is_fitted_on_an_arrow(tmp_path):
     _, _, logdensity, init = intercepts(400)
     result = natvi.fit(logdensity, init, constrain={"sd": "positive", "tau": "positive"})

@@ -41,7 +41,7 @@ def test_stays_with_the_gaussian_on_epilepsy() -> None:
     ("formula", "load", "name"),
     [
         (TOENAIL, load_toenail, "sd(Intercept|idnr)"),
-        (HERS, load_hers, "sd(Intercept|pptid)"),
+        pytest.param(HERS, load_hers, "sd(Intercept|pptid)", marks=pytest.mark.slow),
     ],
 )
 def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:
@@ -120,6 +120,7 @@ def test_other_starts_that_end_elsewhere_are_named(monkeypatch: pytest.MonkeyPat
     assert result.trust == "use with care" and "another start" in result.trust_reasons[0]
 
 
+@pytest.mark.slow
 def test_an_sd_that_is_too_small_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     """Half-normal sds and LKJ(1): the Gaussian's means are right, its sds are a tenth too small and more."""
     monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 2048)

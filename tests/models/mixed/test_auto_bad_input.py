@@ -29,6 +29,7 @@ def fit_and_read(data: pd.DataFrame, formula: str = "y ~ x + (1 | g)") -> tuple[
     return result, " ".join([notes, *result.trust_reasons])
 
 
+@pytest.mark.slow
 def test_equal_responses_within_every_group() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.repeat(np.arange(40), 5), "x": rng.normal(size=200)})
@@ -56,6 +57,7 @@ def test_one_large_group_among_single_rows() -> None:
     assert abs(result.summary().loc["x", "mean"] - 0.5) < 0.15
 
 
+@pytest.mark.slow
 def test_thousands_of_single_rows() -> None:
     rng = np.random.default_rng(0)
     data = pd.DataFrame({"g": np.arange(1500), "x": rng.normal(size=1500)})

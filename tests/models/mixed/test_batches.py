@@ -66,6 +66,7 @@ def slopes(seed: int = 5) -> pd.DataFrame:
     return pd.DataFrame({"y": y, "x": x, "g": group})
 
 
+@pytest.mark.slow
 def test_random_slopes_have_sds_a_correlation_and_a_dispersion():
     rng = np.random.default_rng(5)
     group, x = np.repeat(np.arange(40), 5), rng.normal(size=200)

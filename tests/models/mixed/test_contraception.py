@@ -23,6 +23,7 @@ def nuts(parameter: str, metric: str) -> float:
     return found
 
 
+@pytest.mark.slow
 def test_slopes_of_a_binary_response() -> None:
     model = natvi.glmm(FORMULA, natvi.data.load_contraception(), family="bernoulli", prior="paper")
     result = model.fit(method="marginal")

@@ -57,6 +57,7 @@ def test_bound_of_the_paper_examples(name: str) -> None:
     assert not jax.config.jax_enable_x64 and result.trace.dtype == np.float64
 
 
+@pytest.mark.slow
 @pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DATA is not set: the diabetes data are not here")
 def test_bound_of_the_diabetes_example() -> None:
     result = fit_example("diabetes")

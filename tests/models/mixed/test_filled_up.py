@@ -34,7 +34,9 @@ def test_sizes_in_steps() -> None:
     assert all(bucket(int(step)) == step for step in np.unique(steps))
 
 
-@pytest.mark.parametrize("formula", ["y ~ x + (1 | g)", "y ~ x + (x | g)", "y ~ x + (x || g)"])
+@pytest.mark.parametrize(
+    "formula", ["y ~ x + (1 | g)", "y ~ x + (x | g)", pytest.param("y ~ x + (x || g)", marks=pytest.mark.slow)]
+)
 def test_empty_groups_change_nothing(formula: str) -> None:
     model = natvi.glmm(formula, counts(17, 5), family="poisson")
     rows = (model.design, model.y, model.family, model.prior, model.weight, model.constant)

@@ -171,6 +171,7 @@ def test_a_plateau_of_both_sds_is_a_component() -> None:
     )
 
 
+@pytest.mark.slow
 def test_two_sds_near_zero_are_drawn_well() -> None:
     """Poisson rows without any spread between groups: slopes and intercepts may both be zero, and correlated."""
     rng = np.random.default_rng(0)

@@ -66,6 +66,7 @@ def test_what_is_out_of_range_is_not_a_number_and_quiet() -> None:
     assert np.all(np.isfinite(chart.log_volume(x)[2:]))
 
 
+@pytest.mark.slow
 def test_four_groups_have_heavy_tails() -> None:
     """Four groups of very different size, against the exact answer: given sigma and the groups' sd all is Gaussian."""
     rng = np.random.default_rng(5)

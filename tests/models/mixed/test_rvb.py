@@ -75,6 +75,7 @@ def rvb(fits: dict[str, natvi.Result]) -> natvi.Result:
 # --- the fits ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["gva", "rvb2"])
 def test_noisy_fits_find_the_posterior(fits: dict[str, natvi.Result], exact: natvi.Result, way: str) -> None:
     found, names = fits[way], ("mean", "sd")
@@ -130,7 +131,7 @@ def slopes() -> natvi.MixedModel:
 
 
 @pytest.mark.usefixtures("unchecked")
-@pytest.mark.parametrize(("make", "settings"), [(model, GVA), (slopes, SLOPES)])
+@pytest.mark.parametrize(("make", "settings"), [(model, GVA), pytest.param(slopes, SLOPES, marks=pytest.mark.slow)])
 def test_going_on_gives_the_same_bits(make: Any, settings: dict[str, Any], tmp_path: Path) -> None:
     whole = make().fit(max_steps=150, **settings)
     part = make().fit(max_steps=70, checkpoint=tmp_path / "fit.ckpt", **settings)

@@ -37,6 +37,7 @@ def converged():
     return target, fits
 
 
+@pytest.mark.slow
 def test_bounds_can_be_compared(converged):
     """GVA's estimate agrees with its exact bound; RVB2 is better than RVB1, and that better than GVA, up to noise."""
     target, fits = converged

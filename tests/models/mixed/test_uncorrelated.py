@@ -32,6 +32,7 @@ def test_sleepstudy_agrees_with_lme4() -> None:
         assert abs(components.loc[name, "mean"] - value) < 0.4 * components.loc[name, "sd"]
 
 
+@pytest.mark.slow
 def test_a_correlation_squeezed_to_zero_gives_the_same() -> None:
     model = natvi.glmm("Reaction ~ Days + (Days | Subject)", load_sleepstudy(), prior="paper")
     sd = model.prior.sd.copy()

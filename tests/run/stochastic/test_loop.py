@@ -74,6 +74,7 @@ def test_a_fit_stops_close_to_the_best_bound(logistic):
         assert len(fitted.trace) == int(fitted.state.count) // 100 and np.isfinite(fitted.trace).all()
 
 
+@pytest.mark.slow
 def test_minibatches_reach_the_same_posterior(logistic):
     with float64():
         source = ArrayBatches(logistic.rows, 40)

@@ -59,17 +59,18 @@ class Coordinates(NamedTuple):
 
 
 def transform(columns: np.ndarray, matrix: np.ndarray) -> np.ndarray:
-    """Return columns times a matrix of few entries, column by column: a product with all of them would cost n p^2.
+    """Return columns times a matrix of few entries: a product with all of them would cost n p^2.
 
     Example:
         >>> transform(np.array([[1.0, 5.0], [1.0, 7.0]]), np.array([[1.0, -6.0], [0.0, 1.0]])).tolist()
         [[1.0, -1.0], [1.0, 1.0]]
     """
-    found = np.empty(columns.shape)
-    for at in range(columns.shape[1]):
-        used = np.flatnonzero(matrix[:, at])
-        if len(used) == 1:
-            np.multiply(columns[:, used[0]], matrix[used[0], at], out=found[:, at])
+    found = columns * np.diag(matrix)
+    others = matrix - np.diag(np.diag(matrix))
+    for source in np.flatnonzero(others.any(axis=1)):
+        column, into = columns[:, source, None], np.flatnonzero(others[source])
+        if 4 * len(into) > len(matrix):  # one pass over all, as where a constant column takes every mean away
+            found += column * others[source]
         else:
-            found[:, at] = columns[:, used] @ matrix[used, at]
+            found[:, into] += column * others[source, into]
     return found

@@ -79,7 +79,7 @@ def refuse_overflow(columns: np.ndarray, names: tuple[str, ...]) -> None:
         columns: One column for each name `(n, p)`.
         names: What they are called.
     """
-    sizes = np.max(np.abs(columns), axis=0, initial=0.0)
+    sizes = np.maximum(np.max(columns, axis=0, initial=0.0), -np.min(columns, axis=0, initial=0.0))
     for name, size in zip(names, sizes, strict=True):
         if size > LARGEST:
             power = int(np.floor(np.log10(size)))

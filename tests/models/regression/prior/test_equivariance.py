@@ -68,6 +68,7 @@ def test_shift_and_scale_of_a_variable(kind, family, shift, scale, name):
 
 
 # the marginal method takes seconds for a fit: one move each, far and by much; mirrored, one seed would give other draws
+@pytest.mark.slow
 @pytest.mark.parametrize(("family", "name", "scale"), [("gaussian", "x", 37.0), ("poisson", "z", 1e-4)])
 def test_shift_and_scale_of_a_variable_in_the_marginal_method(family, name, scale):
     check_variable("marginal", family, -1.5e4, scale, name)
@@ -98,7 +99,7 @@ def check_response(kind, shift, scale):
     same(first(kind, "gaussian"), fit(kind, moved, "gaussian"), data, moved, shift, scale, change)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS[:2], pytest.param("marginal", marks=pytest.mark.slow)])
 def test_units_of_a_gamma_response(kind):
     data = table("gamma")
     moved = data.assign(y=1e3 * data["y"])
@@ -113,6 +114,7 @@ def test_a_constant_in_the_offset(kind, family):
     same(first(kind, family), fit(kind, moved, family), data, moved)
 
 
+@pytest.mark.slow
 def test_cells_and_numbers_without_an_intercept():
     data = table("poisson")
     moved = data.assign(x=1e4 + 3.0 * data["x"])
@@ -167,6 +169,7 @@ def log_prior_of_covariance(model, beta, disp, covariance):
     return float(log_prior(model.prior, theta)[0] - np.linalg.slogdet(slope)[1])
 
 
+@pytest.mark.slow
 def test_the_order_of_random_terms():
     one = first("marginal", "gaussian")
     turned = natvi.glmm("y ~ x*z + f + offset(o) + (x + 1 | g)", table("gaussian"))

@@ -4,15 +4,16 @@ The size d of a column, once centred, is its sd, half its range where it has two
 Where no constant lies in the span of the columns nothing is centred, and sizes are root mean squares.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from natvi.formula.margins import Margins, Products, centring_map
+from natvi.formula.margins import Margins, Products, centring_map, column_means
 from natvi.models.regression.coordinates import transform
 
 INTERCEPT, CELL, SLOPE = "intercept", "cell", "slope"
+BLOCK = 4096  # rows
 SAME = 1e-9  # of the range: values that rounding has moved apart
 
 
@@ -62,11 +63,25 @@ def standard_columns(
     if constant is None or not centred:
         return StandardColumns(None, _rms(X, weights), (SLOPE,) * X.shape[1], constant or {})
     K = centring_map(products, margins, X, weights)
-    plain = np.array_equal(K, np.eye(len(K)))
-    inside = X if plain else transform(X, K)
     role = INTERCEPT if len(constant) == 1 else CELL  # several columns add up to one as levels of factors only
     roles = tuple(role if at in constant else SLOPE for at in range(X.shape[1]))
-    return StandardColumns(None if plain else K, column_sizes(inside, weights), roles, constant)
+    if np.array_equal(K, np.eye(len(K))):
+        return StandardColumns(None, column_sizes(X, weights), roles, constant)
+    return StandardColumns(K, _sizes_inside(X, K, constant, weights), roles, constant)
+
+
+def _sizes_inside(
+    X: np.ndarray, K: np.ndarray, constant: Mapping[int, float], weights: np.ndarray | None
+) -> np.ndarray:
+    """Return the sizes of X K; a column from which its mean is taken, and no more, keeps its size."""
+    others = K - np.eye(len(K))
+    others[list(constant)] = 0.0
+    mixed = others.any(axis=0) if len(constant) == 1 else np.ones(len(K), bool)
+    sizes = np.empty(len(K))
+    sizes[~mixed] = column_sizes(X[:, ~mixed] if mixed.any() else X, weights)
+    if mixed.any():
+        sizes[mixed] = column_sizes(transform(X, K)[:, mixed], weights)
+    return sizes
 
 
 def column_sizes(columns: np.ndarray, weights: np.ndarray | None = None) -> np.ndarray:
@@ -76,33 +91,54 @@ def column_sizes(columns: np.ndarray, weights: np.ndarray | None = None) -> np.n
         >>> column_sizes(np.array([[3.0, 0.0, 1.0], [3.0, 1.0, 2.0], [3.0, 1.0, 3.0]])).round(3).tolist()
         [3.0, 0.5, 0.816]
     """
-    sizes = np.empty(columns.shape[1])
-    for at in range(columns.shape[1]):
-        x = columns[:, at]
-        low, high = float(x.min()), float(x.max())
-        slack = SAME * (high - low)
-        if low == high:
-            sizes[at] = abs(low)
-        elif np.all((x <= low + slack) | (x >= high - slack)):
-            sizes[at] = 0.5 * high - 0.5 * low
-        else:
-            sizes[at] = spread(x, weights)
+    low, high = _ends(columns)
+    slack = SAME * (high - low)
+    sizes = np.where(low == high, np.abs(low), 0.5 * high - 0.5 * low)
+    two = np.ones(columns.shape[1], bool)
+    for rows in _row_blocks(columns):
+        left = np.flatnonzero(two)  # few after the first rows
+        x = columns[rows] if len(left) == len(two) else columns[rows, left]
+        two[left] = np.all((x <= (low + slack)[left]) | (x >= (high - slack)[left]), axis=0)
+    sizes = np.where(two, sizes, _spreads(columns, weights))
     return np.where((sizes > 0) & np.isfinite(sizes), sizes, 1.0)
 
 
 def spread(x: np.ndarray, weights: np.ndarray | None) -> float:
     """Return the sd of a column, by weight; of numbers of any size."""
-    size = float(np.max(np.abs(x))) or 1.0
-    x = x / size
-    return size * float(np.sqrt(np.average((x - np.average(x, weights=weights)) ** 2, weights=weights)))
+    return float(_spreads(x[:, None], weights)[0])
 
 
 def root_mean_square(x: np.ndarray, weights: np.ndarray | None) -> float:
     """Return the root mean square of a column, by weight; of numbers of any size."""
-    size = float(np.max(np.abs(x))) or 1.0
-    return size * float(np.sqrt(np.average((x / size) ** 2, weights=weights)))
+    return float(_about(x[:, None], np.zeros(1), weights)[0])
+
+
+def _spreads(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    return _about(X, column_means(X, weights), weights)
+
+
+def _about(X: np.ndarray, centre: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+    """Return the root mean squares of X - centre."""
+    low, high = _ends(X)
+    size = np.maximum(high, -low)
+    size[size == 0] = 1.0
+    total = np.zeros(X.shape[1])
+    for rows in _row_blocks(X):
+        share = np.ones(len(X[rows])) if weights is None else weights[rows]
+        total += share @ ((X[rows] - centre) / size) ** 2
+    return size * np.sqrt(total / (len(X) if weights is None else np.sum(weights)))
+
+
+def _ends(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    return X.min(axis=0), X.max(axis=0)
+
+
+def _row_blocks(X: np.ndarray) -> Iterator[slice]:
+    """Yield rows some at a time, so that what is computed of them stays near."""
+    for start in range(0, len(X), BLOCK):
+        yield slice(start, start + BLOCK)
 
 
 def _rms(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    sizes = np.array([root_mean_square(X[:, at], weights) for at in range(X.shape[1])])
+    sizes = _about(X, np.zeros(X.shape[1]), weights)
     return np.where((sizes > 0) & np.isfinite(sizes), sizes, 1.0)

@@ -11,6 +11,7 @@ One iteration evaluates the bound exactly once, so the compiled loop contains on
 model and no pattern: a system (`natvi.optimize.system`) evaluates x, in whatever structure x means.
 """
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -18,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natvi.optimize.system import Packed, System
+from natvi.optimize.system import Evaluated, Packed, System
 
 MAX_HALVINGS = 40
 FIRST_TRY = -2  # two accelerated candidates before a plain one: the second knows what the first has met
@@ -46,10 +47,16 @@ class AscentState(NamedTuple):
         return self.past_G.shared.shape[0]
 
 
+@partial(jax.jit, inline=True)
+def _evaluate(system: System, x: Packed) -> Evaluated:
+    """Evaluate as the system does; a jitted function is traced once, however often shapes or the loop ask for it."""
+    return system.evaluate(x)
+
+
 def ascent_init(system: System, start: Any) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
-    x = system.start(start)
-    residual = jax.eval_shape(lambda system, x: system.evaluate(x).residual, system, x)
+    x = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), system.start(start))
+    residual = jax.eval_shape(_evaluate, system, x).residual
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
     past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((system.memory, *a.shape)), (x, residual))
     zero = jnp.zeros((), jnp.int32)
@@ -71,7 +78,7 @@ def ascent_init(system: System, start: Any) -> AscentState:
 
 def ascent_step(system: System, state: AscentState) -> AscentState:
     """Try one candidate; accept it if the bound rises."""
-    candidate, G, residual, elbo = system.evaluate(_propose(state))
+    candidate, G, residual, elbo = _evaluate(system, _propose(state))
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0

@@ -103,11 +103,13 @@ def check_size(num_draws: int, num_rows: int) -> None:
 
 def replicate_responses(drawn: Drawn, trials: np.ndarray | None, seed: int) -> np.ndarray:
     """Draw responses of every row, each draw with its own parameters; of trials the successes."""
+    family, rng = drawn.family, np.random.default_rng(seed)
     with float64():
-        key, count = jax.random.key(seed), _device(trials)
         parts = [
-            np.asarray(_draw(drawn.family, eta, disp, count, jax.random.fold_in(key, at)))
-            for at, (eta, disp) in enumerate(drawn.pieces())
+            draw_responses(
+                family.name, np.asarray(_mean(family, eta)), None if disp is None else np.asarray(disp), trials, rng
+            )
+            for eta, disp in drawn.pieces()
         ]
     return np.concatenate(parts)[: len(drawn.shared)]
 
@@ -217,7 +219,5 @@ def _values_by_row(
 
 
 @jax.jit(static_argnums=0)
-def _draw(family: Family, eta: Float[Array, "s n"], disp: Any, trials: Any, key: Any) -> Float[Array, "s n"]:
-    if trials is not None:
-        return jax.random.binomial(key, trials, family.mean(eta), shape=eta.shape)
-    return family.draw(key, eta, None if disp is None else jnp.broadcast_to(disp[:, None], eta.shape))
+def _mean(family: Family, eta: Float[Array, "s n"]) -> Float[Array, "s n"]:
+    return family.mean(eta)

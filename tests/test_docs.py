@@ -49,7 +49,9 @@ def test_every_skeleton_is_shown_in_a_guide():
 
 EXECUTED = [
     *(DOCS / name for name in ("index.md", "start.md", "coming-from.md")),
-    *sorted(page for page in (DOCS / "guide").glob("*.md") if page.stem not in ("command-line", "speed")),  # no Python there
+    *sorted(
+        page for page in (DOCS / "guide").glob("*.md") if page.stem not in ("command-line", "speed")
+    ),  # no Python there
     *(DOCS / "tutorials" / f"{name}.md" for name in ("seizures", "crabs", "log-density")),
 ]
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)

@@ -275,3 +275,15 @@ def test_packing_is_a_bijection(r, g, n):
     x = Natural(random_vector(r, g, n, seed=6), random_arrow(r, g, n, seed=7))
     system = ArrowSystem(quadratic()[0].target, r, g)
     same(system.natural(system.start(x)), x)
+
+
+def test_a_model_is_traced_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tracing is a third of a first fit: the shape of the residual must not cost another one."""
+    traced, evaluate = [], ArrowSystem.evaluate
+    monkeypatch.setattr(ArrowSystem, "evaluate", lambda system, x: traced.append(x) or evaluate(system, x))
+    rng = np.random.default_rng(0)
+    table = pd.DataFrame(rng.normal(size=(77, 7)), columns=list("abcdefg")).assign(
+        y=rng.poisson(2.0, 77), h=np.arange(77) % 11
+    )
+    natvi.glmm("y ~ a + b + c + d + e + f + g + (1 | h)", table, family="poisson").fit(method="gva")
+    assert len(traced) == 1

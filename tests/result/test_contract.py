@@ -299,6 +299,7 @@ def test_offset_enters_predictions() -> None:
     np.testing.assert_allclose(twice, 2 * once)
 
 
+@pytest.mark.needs_data
 def test_bernoulli_predictions_are_probabilities() -> None:
     data = natvi.data.load_toenail().head(400)
     result = natvi.glmm("infect ~ trt*time + (1 | idnr)", data, family="bernoulli").fit(method="gva")

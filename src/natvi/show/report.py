@@ -140,7 +140,7 @@ def verdict(tone: str, subject: str, level: str, sentence: str, reasons: Sequenc
 
 
 def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = "") -> str:
-    """Return a table whose lines fold on a small screen: the name first, the numbers below it."""
+    """Return a table whose lines fold on a small screen: the name first, several numbers below it."""
     columns = "".join(f"<th scope='col' role='columnheader'>{escape(name)}</th>" for name in frame.columns)
     head = f"<tr role='row'><th scope='col' role='columnheader'>name</th>{columns}</tr>"
     lines = "".join(
@@ -150,8 +150,9 @@ def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = 
         for name, line in zip(frame.index, frame.itertuples(index=False, name=None), strict=True)
     )
     label = f" aria-label='{escape(caption)}'" if caption else ""
+    shape = "wide" if len(frame.columns) > 1 else "pairs"  # a single number has room beside its name
     return (
-        f"<table class='wide' role='table'{label} style='--columns:{len(frame.columns)}'><thead role='rowgroup'>{head}"
+        f"<table class='{shape}' role='table'{label} style='--columns:{len(frame.columns)}'><thead role='rowgroup'>{head}"
         f"</thead><tbody role='rowgroup'>{lines}</tbody></table>"
     )
 

@@ -48,7 +48,8 @@ def test_every_skeleton_is_shown_in_a_guide():
 # --- pages whose code runs -------------------------------------------------------------------------------------
 
 EXECUTED = [
-    *(DOCS / name for name in ("index.md", "start.md", "coming-from.md")),
+    REPOSITORY / "README.md",
+    *(DOCS / name for name in ("index.md", "start.md", "priors.md", "processes.md", "coming-from.md")),
     *sorted(
         page for page in (DOCS / "guide").glob("*.md") if page.stem not in ("command-line", "speed")
     ),  # no Python there
@@ -57,14 +58,38 @@ EXECUTED = [
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+# nets learn for minutes: their pages run on few rows, to see that every call exists
+SHORTER = {
+    "epochs=20": "epochs=1",
+    "epochs=60": "epochs=1",
+    "(train.X, train.y": "(train.X[:256], train.y[:256]",
+    "test.X, test.y": "test.X[:64], test.y[:64]",
+    "(test.X": "(test.X[:64]",
+}
+
+
+def execute(page: Path, changes: dict[str, str] | None = None) -> None:
     names: dict[str, object] = {"__name__": "page"}
     blocks = BLOCK.findall(page.read_text("utf-8"))
     assert blocks, "the page shows no code"
     for block in blocks:
+        for old, new in (changes or {}).items():
+            block = block.replace(old, new)
         exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_data
+@pytest.mark.parametrize("name", ["inputs-that-matter", "what-a-net-does-not-know"])
+def test_the_code_of_tutorials_about_nets_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute(DOCS / "tutorials" / f"{name}.md", SHORTER)
+
+
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute(page)
     assert not re.search(r"\bnan\b", capsys.readouterr().out), "a page shows a number that is none"
 
 

@@ -11,7 +11,7 @@ SPEED = ("glmm-epilepsy-sleepstudy-toenail-hers.json", "glmm-diabetes.json", "gl
 TABLES = ("table2", "table7", "table8", "table10", "table11")
 WIDE = ("table11",)  # more cases than methods: they go down the page
 SHARES = {
-    "trusted but off, of all": "called good, but a mean is off by more than 0.2 posterior sds or an sd by more than 15%",
+    "trusted but off, of all": "called good, but a mean is off by over 0.2 posterior sds or an sd by over 15%",
     "alarmed but right, of all": "an alarm, although the answer is right",
     "the Gaussian fit is off": "where the Gaussian alone would have been off",
     "escalated, of those whose Gaussian fit is off": "of those, how many went on to the marginal method",

@@ -96,6 +96,7 @@ def faults(folder: Path, pages: list[str], profile: Path) -> list[str]:
         )
     finally:
         server.shutdown()
+        server.server_close()
     assert "<title>done</title>" in seen.stdout, "the checker did not come to its end"
     (written,) = re.findall(r'<pre id="found">(.*?)</pre>', seen.stdout, re.DOTALL)
     return json.loads(html.unescape(written)) + re.findall(r"CONSOLE.*(?:Error|error).*", seen.stderr)

@@ -120,3 +120,13 @@ def test_links_between_pages_lead_somewhere() -> None:
             if not target.startswith(("http", "mailto")) and not (page.parent / target).exists():
                 wrong.append(f"{page.name}: {target}")
     assert wrong == []
+
+
+def test_workflows_and_templates_name_what_is_there() -> None:
+    yaml = pytest.importorskip("yaml")
+    found = sorted((REPOSITORY / ".github").rglob("*.yml"))
+    assert len(found) >= 5 and all(yaml.safe_load(path.read_text("utf-8")) for path in found)
+    text = "\n".join(path.read_text("utf-8") for path in found)
+    targets = set(re.findall(r"^(\w+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"run: make (\w+)", text)) <= targets
+    assert all((REPOSITORY / path).exists() for path in re.findall(r"tests/\w+\.py", text))

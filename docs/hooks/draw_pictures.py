@@ -25,7 +25,7 @@ def photograph(fit: Any, name: str = "page") -> None:
         return
     with tempfile.TemporaryDirectory() as folder:
         page = fit.report(Path(folder) / "page.html")
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1040,1010"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1040,1110"]
         target = f"--screenshot={FOLDER / f'{name}.png'}"
         subprocess.run([browser, *options, f"--user-data-dir={folder}", target, page.as_uri()], check=True)
 

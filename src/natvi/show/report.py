@@ -1,6 +1,7 @@
 """One self-contained HTML page per fit: no script, nothing fetched, for any screen, light or dark, and for print."""
 
 import html
+import re
 from collections.abc import Callable, Sequence
 from itertools import groupby
 from pathlib import Path
@@ -117,7 +118,7 @@ def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = 
     columns = "".join(f"<th scope='col' role='columnheader'>{escape(name)}</th>" for name in frame.columns)
     head = f"<tr role='row'><th scope='col' role='columnheader'>name</th>{columns}</tr>"
     lines = "".join(
-        f"<tr role='row'><th scope='row' role='rowheader'>{escape(name)}</th>"
+        f"<tr role='row'><th scope='row' role='rowheader'>{_breakable(name)}</th>"
         + "".join(f"<td role='cell'>{escape(show(value))}</td>" for value in line)
         + "</tr>"
         for name, line in zip(frame.index, frame.itertuples(index=False, name=None), strict=True)
@@ -126,6 +127,11 @@ def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = 
     shape = "wide" if len(frame.columns) > 1 else "pairs"  # a single number has room beside its name
     opening = f"<table class='{shape}' role='table'{label} style='--columns:{len(frame.columns)}'>"
     return f"{opening}<thead role='rowgroup'>{head}</thead><tbody role='rowgroup'>{lines}</tbody></table>"
+
+
+def _breakable(name: object) -> str:
+    """Return a name that may be cut after its commas and bars, where a line is too short for it."""
+    return re.sub(r"([,|])", r"\1<wbr>", escape(name))
 
 
 def pictures(shown: Sequence[Picture], prefix: str) -> str:

@@ -22,7 +22,7 @@ pre { background: var(--panel); padding: .7rem .9rem; border-radius: .4rem; whit
 .good b { color: var(--good); } .doubt b { color: var(--doubt); } .bad b { color: var(--bad); }
 .mathematics { font: 1.02em/1.9 Cambria, "STIX Two Text", Georgia, serif; background: var(--panel);
   padding: .3rem .9rem; border-radius: .4rem; } .mathematics p { max-width: none; margin: .2rem 0; }
-.mathematics sub, .mathematics sup { font-size: .72em; line-height: 0; }
+.mathematics sub, .mathematics sup { font-size: .72em; line-height: 0; white-space: nowrap; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .4rem 0; }
 th, td { padding: .25rem 0 .25rem 1rem; text-align: right; }
 th:first-child { text-align: left; padding-left: 0; overflow-wrap: anywhere; min-width: 7rem; }

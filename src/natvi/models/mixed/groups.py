@@ -24,7 +24,8 @@ def group_codes(frame: pd.DataFrame, group: str, known: Any) -> tuple[np.ndarray
         column = read_column(frame, group)
     except ValueError as error:
         raise ValueError(
-            f"{error} Without it, groups='new' predicts rows of a group never seen, groups='population' of the typical one."
+            f"{error} Without it, groups='new' predicts for a group never seen, groups='population' for the "
+            "typical one."
         ) from error
     return codes_of(column, group, known)
 

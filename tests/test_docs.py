@@ -130,3 +130,10 @@ def test_workflows_and_templates_name_what_is_there() -> None:
     targets = set(re.findall(r"^(\w+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.MULTILINE))
     assert set(re.findall(r"run: make (\w+)", text)) <= targets
     assert all((REPOSITORY / path).exists() for path in re.findall(r"tests/\w+\.py", text))
+
+
+def test_one_version_everywhere() -> None:
+    for name, pattern in (("pyproject.toml", r'^version = "(.+)"'), ("CITATION.cff", r"^version: (.+)")):
+        found = re.search(pattern, (REPOSITORY / name).read_text("utf-8"), re.MULTILINE)
+        assert found is not None and found[1] == natvi.__version__
+    assert f"## {natvi.__version__} " in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")

@@ -64,7 +64,9 @@ def tables() -> str:
         cells = [c for c in read(label)["cells"] if c["metric"] == measure and c["paper"] is not None]
         cells = [{**c, "row": c["column"], "column": c["row"]} for c in cells] if label in WIDE else cells
         both = [{**c, "both": f"{number(c['paper'])} / {number(c['ours'])}"} for c in cells]
-        parts.append(f"### Table {label.removeprefix('table')}: {measure}, paper / ours\n\n{pivot(both, 'both', 'case')}\n")
+        parts.append(
+            f"### Table {label.removeprefix('table')}: {measure}, paper / ours\n\n{pivot(both, 'both', 'case')}\n"
+        )
     return "\n".join(parts)
 
 

@@ -322,7 +322,7 @@ def test_bernoulli_predictions_are_probabilities() -> None:
         (lambda d: d.assign(age=np.inf), {}, "'age' has 4 infinite"),
         (lambda d: d.assign(subject=np.nan), {}, "4 rows have no value of the group 'subject'.*groups='population'"),
         (lambda d: d.assign(subject="1"), {}, r"holds '1'.*fitted to 1:.*pd.to_numeric\(data\['subject'\]\)"),
-        (lambda d: d, {"kind": "mean"}, "kind must be one of 'response', 'link', 'predictive', not 'mean'"),
+        (lambda d: d, {"kind": "mean"}, "kind must be one of 'response', 'link', not 'mean'"),
         (lambda d: d, {"groups": "all"}, "groups must be one of 'known', 'new', 'population', not 'all'"),
         (lambda d: 3, {}, "cannot be read as a table"),
     ],

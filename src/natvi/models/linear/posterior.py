@@ -14,7 +14,7 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import PREDICTED, check_word, gaussian_columns, response_moments
+from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
@@ -136,7 +136,7 @@ class GlmFit(RegressionFit):
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Return predictions for new rows, or for the training rows where there are none."""
-        check_word("kind", kind, PREDICTED)
+        check_word("kind", kind, KINDS)
         rows = self.covariates_for(new_data, groups)
         index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)
         return interval_table(index, self.columns_of(rows, kind, prob), prob)

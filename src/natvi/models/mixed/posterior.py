@@ -25,7 +25,7 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
-    PREDICTED,
+    KINDS,
     apply_mean,
     check_word,
     drawn_columns,
@@ -143,7 +143,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
         With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
         rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
         """
-        check_word("kind", kind, PREDICTED)
+        check_word("kind", kind, KINDS)
         check_word("groups", groups, GROUPS)
         if new_data is None:
             rows, index, new = self.training_rows().covariates, pd.RangeIndex(self.num_rows), []

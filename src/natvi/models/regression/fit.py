@@ -16,7 +16,7 @@ from natvi.models.regression import criticism
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.criticism import Drawn, Loo, Residuals
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import PREDICTED, apply_mean, check_word
+from natvi.models.regression.predict import KINDS, apply_mean, check_word
 from natvi.models.regression.prior.check import prior_concerns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
@@ -231,7 +231,7 @@ class RegressionFit(ABC):
         drawn = self.draws_for(covariates, num_draws, seed)
         if kind == "predictive":
             return criticism.replicate_responses(drawn, self._trials_of(data), seed)
-        check_word("kind", kind, PREDICTED)
+        check_word("kind", kind, (*KINDS, "predictive"))
         eta = drawn.covariates.predictors(drawn.shared, drawn.local)
         return eta if kind == "link" else apply_mean(self.family, eta)
 

@@ -18,7 +18,7 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import PREDICTED, apply_mean, check_word, drawn_columns
+from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
@@ -159,7 +159,7 @@ class CrossedFit(RegressionFit):
         With groups="known" a level that the fit has not seen has a fresh effect, factor by factor; the labels of these
         levels are listed by factor in `table.attrs["new_groups"]`.
         """
-        check_word("kind", kind, PREDICTED)
+        check_word("kind", kind, KINDS)
         rows, index, new = self.covariates_for(new_data, groups), pd.RangeIndex(self.num_rows), {}
         if new_data is not None:
             frame = as_frame(new_data)

@@ -43,6 +43,7 @@ section, details { container-type: inline-size; }
   .wide tbody th { grid-column: 1 / -1; padding-bottom: 0; } .wide td, .wide thead th { padding-left: .3rem; } }
 @media print { :root { color-scheme: light; --text: #000; --quiet: #444; --line: #777; --rule: #ccc; --paper: #fff;
   --panel: #fff; --ink: #1f4e79; --shade: #9db8d2; } body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
-  .pictures { grid-template-columns: 1fr 1fr; } figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
+  .pictures { grid-template-columns: 1fr 1fr; }
+  figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
   details::details-content { content-visibility: visible; display: block; } }
 """

@@ -5,6 +5,7 @@ Tables larger than memory come as sources: `parquet`, `arrays`, `pieces`.
 """
 
 from natvi.hosts.collect import HostLostError as HostLostError
+from natvi.hosts.effects import write_effects as write_effects
 from natvi.hosts.joining import join as join
 from natvi.hosts.joining import leave as leave
 from natvi.hosts.tables import arrays as arrays

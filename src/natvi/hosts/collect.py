@@ -15,8 +15,8 @@ from natvi.x64 import float64
 
 Answer = TypeVar("Answer")
 LOST = (
-    "another process of this fit has ended, or cannot be reached: process {} of {} stops too ({}). Look at the output of "
-    "the others for the first error. With checkpoint= the fit goes on from its last checkpoint when all are started "
+    "another process of this fit has ended, or cannot be reached: process {} of {} stops too ({}). Look at the output "
+    "of the others for the first error. With checkpoint= the fit goes on from its last checkpoint when all are started "
     "again, as many as before or another number."
 )
 SIGNS = ("gloo", "nccl", "connection", "peer", "coordination", "heartbeat", "unavailable", "deadline")
@@ -44,6 +44,16 @@ def count() -> int:
 def number() -> int:
     """Return the number of this process; number 0 decides, writes files and shows progress."""
     return jax.process_index() if count() > 1 else 0
+
+
+def is_first() -> bool:
+    """Whether this process decides.
+
+    Example:
+        >>> is_first()
+        True
+    """
+    return number() == 0
 
 
 @contextmanager

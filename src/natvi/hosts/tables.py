@@ -1,4 +1,4 @@
-"""Tables that are read in pieces, again and again: Parquet and Arrow files, memory maps, iterators, frames in memory."""
+"""Tables that are read in pieces, again and again: Parquet and Arrow files, memory maps, iterators, frames."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -76,7 +76,7 @@ class Files:
         self._files, self._shared, self._group = _files(Path(path)), shared, ""
 
     def by_group(self, column: str) -> "Files":
-        """Return the same files divided by the labels of a column: every process takes whole groups, wherever they are."""
+        """Return the same files divided by the labels of a column: every process takes whole groups."""
         copy = Files.__new__(Files)
         copy._files, copy._shared, copy._group = self._files, self._shared, column
         return copy

@@ -19,8 +19,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from natvi.over_hosts import add_up, as_first
 from natvi.optimize.system import Evaluated, Packed, System
+from natvi.over_hosts import add_up, as_first
 
 MAX_HALVINGS = 40
 FIRST_TRY = -2  # two accelerated candidates before a plain one: the second knows what the first has met

@@ -12,13 +12,14 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
 from natvi.formula.dot import expand_dot
 from natvi.formula.margins import products_of
+from natvi.hosts.collect import count
 from natvi.hosts.tables import is_spread
 from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
-from natvi.models.linear.spread.door import SpreadGlm, spread_glm
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.linear.spread.door import SpreadGlm, spread_glm
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
@@ -273,6 +274,8 @@ def glm_arrays(
         True
     """
     chosen = find_family(family, link)
+    if count() > 1:
+        raise ValueError("arrays that lie in several processes are fitted by natvi.glm_batches((X, y), family=...).")
     matrix, columns = read_matrix(X, names)
     if intercept:
         if "Intercept" in columns:

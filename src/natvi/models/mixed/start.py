@@ -10,9 +10,9 @@ from scipy.special import polygamma
 
 from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
-from natvi.over_hosts import add_up
 from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
+from natvi.over_hosts import add_up
 from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import mixed_parts

@@ -39,6 +39,7 @@ class SpreadGlm:
     survey: Survey
     prior: Prior
     structure: str
+    words: str
 
     def fit(
         self,
@@ -80,7 +81,9 @@ class SpreadGlm:
         keeping = check_options(max_steps, 500, tolerance, **keeping, checkpoint_seconds=checkpoint_seconds)
         require_agreement({"max_steps and tolerance": (keeping["max_steps"], tolerance)}, "they would stop apart")
         watch = Stopwatch()
-        rows = RowsOfPasses(self.source.rows, self.survey, self.prior.coordinates.columns, keep=self.source.in_memory)
+        rows = RowsOfPasses(
+            self.source.rows, self.survey, self.prior.coordinates.columns, keep=self.source.in_memory, words=self.words
+        )
         with float64():
             fitted = fit_by_passes(rows, self.family, self.prior, self.structure, tolerance=tolerance, **keeping)
         return self._result(fitted, watch)
@@ -135,4 +138,4 @@ def spread_glm(
     source = TableRows(common, table, family)
     survey = survey_rows(source.rows, family, common.rows)
     chosen = prior_of(prior, family, common, source, survey)
-    return SpreadGlm(formula, family, common, source, survey, chosen, structure)
+    return SpreadGlm(formula, family, common, source, survey, chosen, structure, repr(words))

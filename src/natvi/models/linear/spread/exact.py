@@ -9,7 +9,7 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian
-from natvi.hosts.collect import total
+from natvi.hosts.collect import collect, is_first, total
 from natvi.linalg.buckets import bucket
 from natvi.models.linear.centring import LARGEST_SHIFT, Centring
 from natvi.models.linear.methods import LARGEST_RATIO, START_SD, build_target, unscaled
@@ -21,6 +21,7 @@ from natvi.optimize.fixed_point import SYSTEMS
 from natvi.run import Fitted
 from natvi.run.exact.passes import climb_by_passes
 from natvi.run.exact.rows import climb_rows
+from natvi.run.hosts import Hosts
 from natvi.target import Expected
 from natvi.target.design_rows import DesignRows, Observations
 
@@ -35,12 +36,14 @@ class RowsOfPasses(NamedTuple):
         survey: What the first pass found, its sample in the same columns.
         columns: Brings the columns of `read` into the coordinates of the prior.
         keep: Whether the rows may be kept once they are laid out.
+        words: What tells this model from others of the same rows.
     """
 
     read: Callable[[], Iterable[Rows]]
     survey: Survey
     columns: Callable[[np.ndarray], np.ndarray]
     keep: bool
+    words: str
 
 
 def fit_by_passes(rows: RowsOfPasses, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
@@ -61,14 +64,16 @@ def fit_by_passes(rows: RowsOfPasses, family: Family, prior: Prior, structure: s
     if centring is not None:
         sample = sample._replace(X=centring.columns(sample.X))
     target = build_target(sample, family, prior, scales, centring)
-    mean, factor = _start(target, structure, survey.num_rows)
+    # one process finds the start for all: the others might do so in another number of steps
+    start = collect(_start(target, structure, survey.num_rows) if is_first() else None)[0]
+    assert start is not None
+    mean, factor = map(jnp.asarray, start)
     one = target.with_rows(jax.tree.map(lambda a: a[:1], target.rows))
     weight = jnp.ones(1)  # the last piece is filled up with rows of weight zero
     base = DesignRows(one.rows._replace(weight=weight), target.prior, family, 1, survey.constant)
     system = SYSTEMS[structure](base)
     asked = _Passes(rows, base, centring, scales)
-    mark = (np.array([survey.mark], np.uint64), np.array([survey.num_rows]), structure == "dense", target.prior)
-    fitted = climb_by_passes(system, system.start_at(mean, factor), asked, mark, **options)
+    fitted = climb_by_passes(system, system.start_at(mean, factor), asked, survey.mark_of(rows.words), **options)
     mean, factor = unscaled(fitted.gaussian, scales)
     if centring is not None:
         mean, factor = centring.undo(mean, factor)
@@ -140,15 +145,14 @@ def _add_piece(base: DesignRows, q: Any, piece: Observations, so_far: Expected) 
     return jax.tree.map(jnp.add, so_far, base.with_rows(piece).likelihood(q))
 
 
-def _start(target: DesignRows, structure: str, num_rows: int) -> tuple[Any, Any]:
+def _start(target: DesignRows, structure: str, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
     """Return mean and factor to start from: an exact fit to the sample, its information scaled up to all rows."""
-    found = climb_rows(target, structure).gaussian
+    found = climb_rows(target, structure, hosts=Hosts()).gaussian
     mean, factor = np.asarray(found.mean), np.asarray(found.factor[0])
     if not (np.all(np.isfinite(mean)) and np.all(np.isfinite(factor))):
         d = len(mean)
-        return jnp.asarray(target.prior.mean), START_SD * (jnp.eye(d) if structure == "dense" else jnp.ones(d))
-    size = target.rows.X.shape[0]
-    return jnp.asarray(mean), jnp.asarray(factor / np.sqrt(num_rows / size))
+        return np.asarray(target.prior.mean), START_SD * (np.eye(d) if structure == "dense" else np.ones(d))
+    return mean, factor / np.sqrt(num_rows / target.rows.X.shape[0])
 
 
 def find_centring(found: Columns) -> Centring | None:

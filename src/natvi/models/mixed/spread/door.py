@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +14,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.hosts.collect import collect, count
 from natvi.hosts.joining import require_agreement
 from natvi.hosts.tables import Files, as_table
+from natvi.judge.trust import CARE, Trust
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.linalg.grouped_rows import Room, RowLayout, chunk_size_of, layout_rows
 from natvi.models.mixed.noisy.method import local_covariances
@@ -26,7 +27,6 @@ from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.spread.levels import Common, find_common
 from natvi.models.regression.spread.rows import TableRows, notes_of, prior_of
 from natvi.models.regression.spread.survey import Survey, survey_rows
-from natvi.judge.trust import CARE, Trust
 from natvi.optimize.arrow_system import ArrowSystem
 from natvi.result import Result
 from natvi.run.clock import Stopwatch
@@ -38,6 +38,13 @@ METHODS = ("auto", "gva")
 ARROW = "arrow"
 MOST_GATHERED = 1_000_000  # groups that every process is given whole
 UNCHECKED = "the rows lie in several processes: whether the Gaussian is close to the exact posterior was not checked"
+
+
+@dataclass(frozen=True, eq=False)
+class OwnGroupsFit(MixedFit):
+    """A mixed model of millions of groups in many processes, as one of them has it: with the groups of its own."""
+
+    own_groups_only: ClassVar[bool] = True
 
 
 class _Part(NamedTuple):
@@ -57,6 +64,7 @@ class SpreadMixed:
     groups: OwnGroups
     survey: Survey
     prior: Prior
+    words: str
 
     def fit(
         self,
@@ -108,7 +116,7 @@ class SpreadMixed:
             r, g = self.groups.rows.Z.shape[1], len(shared)  # type: ignore[union-attr]
             numbers = np.zeros(places, np.int64)
             numbers[part.layout.place_of_group] = self.groups.numbers
-            mark = (np.array([self.survey.mark], np.uint64), np.array([self.survey.num_rows]), part.target.shared)
+            mark = self.survey.mark_of(self.words)
             fitted = climb_in_parts(
                 ArrowSystem(part.target, r, g), start, numbers, mark, tolerance=tolerance, **keeping
             )
@@ -160,7 +168,7 @@ class SpreadMixed:
         notes = notes_of(self.common, self.family)
         if not whole:
             notes = (*notes, f"{self.groups.num_groups:,} groups; here are the {len(own.labels):,} of this process")
-        return MixedFit(
+        return (MixedFit if whole else OwnGroupsFit)(
             formula=self.formula,
             family=self.family,
             columns=self.common.recipe,
@@ -224,7 +232,8 @@ def _design(rows: Any, correlated: bool) -> StartRows:
 def spread_glmm(formula: str, data: Any, family: Family, prior: Any, weights: Any, missing: str) -> SpreadMixed:
     """Survey the rows of all processes, and describe the model; arguments as for `natvi.glmm`."""
     words = {"formula": formula, "family": (family.name, family.link), "weights": repr(weights), "missing": missing}
-    require_agreement(words | {"prior": repr(prior)}, "they would not fit the same model")
+    words |= {"prior": repr(prior)}
+    require_agreement(words, "they would not fit the same model")
     parsed = parse_formula(formula)
     if parsed.group is None:
         raise ValueError(
@@ -250,4 +259,4 @@ def spread_glmm(formula: str, data: Any, family: Family, prior: Any, weights: An
         )
     groups = read_groups(source, parsed.group)
     chosen = prior_of(prior, family, common, source, survey)
-    return SpreadMixed(formula, family, common, groups, survey, chosen)
+    return SpreadMixed(formula, family, common, groups, survey, chosen, repr(words))

@@ -70,8 +70,8 @@ def refuse_split_groups(labels: np.ndarray, numbers: np.ndarray, group: str) -> 
         raise ValueError(
             f"{len(split):,} of {len(values):,} groups of {group!r} have rows in several processes, e.g. "
             f"{names[:80]} (the first of them in processes {', '.join(map(str, where))}). Give every process whole "
-            "groups: divide the rows by group, or give all processes the same Parquet files, natvi.hosts.parquet(path), "
-            "of which each then takes the rows of its own groups."
+            "groups: divide the rows by group, or give all processes the same Parquet files, hosts.parquet(path): "
+            "each then takes the rows of its own groups."
         )
     if len(values) < 2:
         raise ValueError(

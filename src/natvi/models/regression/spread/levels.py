@@ -26,7 +26,7 @@ MOST_LEVELS = 5000
 
 @dataclass
 class Seen:
-    """What one process saw: rows, rows with missing values, of weight zero, kinds, levels, and some rows as examples."""
+    """What one process saw: rows in use and left out, kinds, levels, and some rows as examples."""
 
     rows: int = 0
     missing: int = 0

@@ -99,7 +99,7 @@ def standard_form(
         centred: False keeps the user's zero.
         look: Reads all rows again, for the columns of X K that a flag chooses: products of centred numbers.
     """
-    mean, sd, half = found
+    mean, sd, _ = found
     # two rows with the means of all: what depends on means alone can be asked of them
     two = np.stack([mean + sd, mean - sd])
     margins = Margins(products, two)

@@ -43,6 +43,10 @@ class Survey(NamedTuple):
     mark: int
     own_rows: int
 
+    def mark_of(self, words: str) -> tuple[np.ndarray, ...]:
+        """Return numbers that tell these rows and a model of them from others, however the rows are divided."""
+        return np.array([self.mark], np.uint64), np.array([self.num_rows]), np.frombuffer(words.encode(), np.uint8)
+
 
 class Part:
     """What one process finds; parts are joined in the order of the processes."""

@@ -1,0 +1,192 @@
+"""Many processes over loopback: weak scaling, bytes, very many rows and groups, and processes that are killed.
+
+Parts, for `--only`: scaling (needs an idle machine with two cores), rows, groups, kill, study.
+"""
+
+import json
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from benchmarks.report import RESULTS, ROOT, Report, cores
+from benchmarks.workers import clean_environment
+
+NAMES = ("scaling", "rows", "groups", "kill", "study")
+ROWS, GROUPS = 100_000_000, 10_000_000
+SCALING = {"glm": 500_000, "glmm": 100_000}  # rows, or groups of five rows, of every process
+KILLS, KILL_GROUPS, KILL_STEPS = 10, 20_000, 120
+NOTICED = 60.0  # seconds in which the others have to stop
+HOSTS = 100
+TEN_GIGABIT, ROUND_TRIP = 10e9 / 8, 50e-6  # bytes a second, seconds: assumed for the study, and said so
+
+
+def start(processes: int, task: str, settings: dict[str, Any], pinned: bool = True) -> list[subprocess.Popen[str]]:
+    """Start the processes of a task, one core each."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{free.getsockname()[1]}"
+    common = clean_environment(1) | {"JAX_COORDINATOR_ADDRESS": address, "JAX_NUM_PROCESSES": str(processes)}
+    known = cores()
+    started = []
+    for k in range(processes):
+        words = [sys.executable, "-m", "benchmarks.hosts_worker", task, json.dumps(settings)]
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env=common | {"JAX_PROCESS_ID": str(k)},
+        )
+        if pinned:
+            os.sched_setaffinity(process.pid, {known[k % len(known)]})
+        started.append(process)
+    return started
+
+
+def finish(started: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
+    """Return what every process says."""
+    said = [process.communicate() for process in started]
+    for process, (_, errors) in zip(started, said, strict=True):
+        if process.returncode != 0:
+            raise RuntimeError(errors.strip()[-2000:])
+    return [json.loads(out.strip().splitlines()[-1]) for out, _ in said]
+
+
+def run(report: Report, only: Sequence[str] = ()) -> None:
+    """Run the parts that were asked for."""
+    for name in only or NAMES:
+        globals()[f"_{name.lower()}"](report)
+
+
+def _scaling(report: Report) -> None:
+    """Rows of a process held, one core each: two processes should take as long as one."""
+    settings = {"few": 2, "many": 6, "runs": 3 if report.quick else 7, "seed": report.seed}
+    counts = (1, 2, 4)
+    for kind, size in SCALING.items():
+        whole = size // 10 if report.quick else size
+        alone = 0.0
+        for processes in counts:
+            said = finish(start(processes, "steps", settings | {"kind": kind, "size": whole}))
+            seconds = max(one["seconds_a_step"] for one in said)
+            alone = seconds if processes == 1 else alone
+            metrics = {
+                "ms_a_step": 1000 * seconds,
+                "efficiency": alone / seconds,
+                "loopback_kilobytes_a_step": said[0]["loopback_bytes_a_step"] / 1000,
+                "memory_gib": max(one["memory_gib"] for one in said),
+            }
+            report.add(
+                f"weak scaling, {kind}, {whole:,} {'rows' if kind == 'glm' else 'groups'} a process",
+                f"natvi, {processes} processes",
+                metrics,
+                threads=1,
+                versions=said[0]["versions"],
+                settings=settings,
+            )
+    report.note(f"{counts[-1]} processes on {len(cores())} cores share them: they are here for the bytes")
+
+
+def _rows(report: Report) -> None:
+    """10^8 binary rows of 20 columns made on the fly, by exact steps."""
+    size = ROWS // 1000 if report.quick else ROWS
+    (said,) = finish(start(1, "many_rows", {"rows": size, "seed": report.seed}, pinned=False))
+    versions = said.pop("versions")
+    report.add(f"{size:,} binary rows x 20 columns", "natvi, streamed", said, threads=1, versions=versions)
+
+
+def _groups(report: Report) -> None:
+    """10^7 groups of five binary rows, batch by batch."""
+    size = GROUPS // 1000 if report.quick else GROUPS
+    settings = {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed}
+    (said,) = finish(start(1, "many_groups", settings, pinned=False))
+    versions = said.pop("versions")
+    report.add(f"{size:,} groups x 5 binary rows", "natvi, streamed", said, threads=1, versions=versions)
+
+
+def _kill(report: Report) -> None:
+    """Kill -9 one of two processes at random instants; the other says so and ends, and both go on to the same bits."""
+    rng = random.Random(report.seed)
+    kills = 3 if report.quick else KILLS
+    settings = {"size": KILL_GROUPS, "seed": report.seed, "steps": KILL_STEPS}
+    whole = finish(_begun(start(2, "kept", settings | {"path": None}, pinned=False)))
+    noticed, words, same, longest = 0, 0, 0, 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for k in range(kills):
+            path = Path(folder) / f"fit-{k}"
+            pair = _begun(start(2, "kept", settings | {"path": str(path)}, pinned=False))
+            time.sleep(rng.uniform(0.0, whole[0]["seconds"]))
+            victim = rng.randrange(2)
+            pair[victim].send_signal(signal.SIGKILL)
+            began = time.monotonic()
+            try:
+                _, errors = pair[1 - victim].communicate(timeout=NOTICED)
+            except subprocess.TimeoutExpired:
+                pair[1 - victim].kill()
+                report.note(f"kill {k + 1}: the other process did not end within {NOTICED:.0f} s")
+                continue
+            finally:
+                pair[victim].communicate()
+            took = time.monotonic() - began
+            longest, noticed = max(longest, took), noticed + (pair[1 - victim].returncode != 0)
+            clear = "another process of this fit has ended" in errors or "another task died" in errors
+            words += clear
+            again = finish(_begun(start(2, "kept", settings | {"path": str(path)}, pinned=False)))
+            equal = [one["digest"] for one in again] == [one["digest"] for one in whole]
+            same += equal
+            report.say(f"kill {k + 1} of process {victim}: {took:.1f} s to end, message {clear}, same bits {equal}")
+    metrics = {
+        "kills": kills,
+        "other_ended_with_an_error": noticed,
+        "with_the_message": words,
+        "longest_seconds_to_end": longest,
+        "same_bits_after_resume": same,
+    }
+    title = f"kill -9 of one of two processes, {KILL_GROUPS:,} groups each"
+    report.add(title, "natvi, 2 processes", metrics, versions=whole[0]["versions"], settings=settings)
+
+
+def _begun(started: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
+    """Wait until the fits begin."""
+    for process in started:
+        assert process.stdout is not None
+        if process.stdout.readline().strip() != "started":
+            raise RuntimeError(process.communicate()[1][-2000:])
+    return started
+
+
+def _study(report: Report) -> None:
+    """On paper: 100 hosts by the terms measured here, for a network that is assumed."""
+    measured = RESULTS / "hosts-scaling.json"
+    if not measured.exists():
+        report.note("no study: run `python -m benchmarks hosts --only scaling` first")
+        return
+    found = json.loads(measured.read_text("utf-8"))
+    rows = {(row["problem"], row["tool"], row["metric"]): row["value"] for row in found["rows"]}
+    for problem in dict.fromkeys(row["problem"] for row in found["rows"]):
+        local = rows[problem, "natvi, 1 processes", "ms_a_step"] / 1000
+        sent = 1000 * rows[problem, "natvi, 2 processes", "loopback_kilobytes_a_step"] / 2  # by each of the two
+        # a ring of H: each sends 2 (H - 1) / H of the array, in 2 (H - 1) rounds
+        payload = sent / 1.0
+        exchange = 2 * (HOSTS - 1) * ROUND_TRIP + 2 * (HOSTS - 1) / HOSTS * payload / TEN_GIGABIT
+        metrics = {
+            "ms_a_step_of_own_rows": 1000 * local,
+            "ms_exchange_of_one_reduction": 1000 * exchange,
+            "efficiency": local / (local + REDUCTIONS[problem.split(", ")[1]] * exchange),
+        }
+        report.add(f"on paper: {HOSTS} hosts, {problem}", "natvi", metrics, versions=found["versions"])
+    report.note(
+        f"assumed: {8 * TEN_GIGABIT / 1e9:.0f} Gbit/s, {1e6 * ROUND_TRIP:.0f} microseconds a message, a ring of "
+        f"{HOSTS} hosts; measured: the time of a step on a process's own rows and the bytes of a step"
+    )
+
+
+REDUCTIONS = {"glm": 2, "glmm": 8}  # that wait for each other in a step: `natvi.over_hosts.add_up` in the program

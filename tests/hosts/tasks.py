@@ -27,6 +27,11 @@ def table(seed: int = 0, groups: int = 60, most: int = 9) -> pd.DataFrame:
     return frame.astype({"bernoulli": int})
 
 
+def many() -> pd.DataFrame:
+    """Return more rows than the sample has from which a fit without groups starts."""
+    return table(1, 900)
+
+
 def part(processes: int, number: int, frame: pd.DataFrame | None = None) -> pd.DataFrame:
     """Return one process's rows: whole groups, more of them in the later processes."""
     frame = table() if frame is None else frame
@@ -53,7 +58,7 @@ def both(model: Any) -> dict[str, Any]:
 
 def glm(processes: int, number: int, folder: Path) -> dict[str, Any]:
     """Three families without groups."""
-    own = part(processes, number)
+    own = part(processes, number, many())
     return {name: both(natvi.glm(f"{name} ~ {FIXED}", own, family=name)) for name in FAMILIES}
 
 

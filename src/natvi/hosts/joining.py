@@ -71,8 +71,7 @@ def join(
 
 
 def _connect(coordinator: str | None, processes: int | None, number: int | None, timeout: int, heartbeat: int) -> None:
-    # JAX looks for a launcher only where something is missing
-    local: dict[str, Any] = {} if None in (coordinator, processes, number) else {"local_device_ids": None}
+    known = None not in (coordinator, processes, number)  # else JAX asks the launcher
     try:
         jax.distributed.initialize(
             coordinator,
@@ -81,7 +80,7 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
             initialization_timeout=timeout,
             heartbeat_timeout_seconds=heartbeat,
             shutdown_timeout_seconds=heartbeat,
-            cluster_detection_method="deactivate" if local else None,
+            cluster_detection_method="deactivate" if known else None,
         )
         jax.devices()
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:

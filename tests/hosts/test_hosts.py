@@ -168,3 +168,35 @@ def test_a_coordinator_that_nobody_runs_is_named(tmp_path):
 def test_too_little_said_about_the_others():
     with pytest.raises(ValueError, match="all are needed"):
         hosts.join("127.0.0.1:1234", 2)
+
+
+def launched(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "natvi", "launch", "2", *words],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
+    )
+
+
+def test_the_launcher_fits_a_file_in_two_processes(tmp_path):
+    frame = tasks.table()
+    frame.to_csv(tmp_path / "rows.csv", index=False)
+    target = tmp_path / "summary.json"
+    done = launched(
+        *("fit", str(tmp_path / "rows.csv"), "poisson ~ x + (1 | g)", "--family", "poisson"),
+        *("--hosts", "--json", str(target)),
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("Fixed effects") == 1
+    plain = natvi.glmm("poisson ~ x + (1 | g)", frame, family="poisson").fit(method="gva")
+    found = json.loads(target.read_text())["coefficients"]
+    for name, row in plain.fixed_effects().iterrows():
+        assert found[name]["mean"] == pytest.approx(row["mean"], rel=1e-4)
+
+
+def test_the_launcher_says_which_process_failed(tmp_path):
+    done = launched("fit", str(tmp_path / "nowhere.parquet"), "y ~ x", "--hosts")
+    assert done.returncode == 2
+    assert "no Parquet or Arrow file" in done.stderr and "ended with code 2" in done.stderr

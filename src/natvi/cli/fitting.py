@@ -12,7 +12,7 @@ from natvi.cli.together import joined, own_part
 from natvi.families.table import find_family
 from natvi.formula.dot import expand_dot, has_dot
 from natvi.hosts import write_effects
-from natvi.hosts.collect import is_first
+from natvi.hosts.collect import collect, is_first
 from natvi.models.formulas import has_random_effects
 from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
@@ -111,8 +111,11 @@ def fit(
             result = model.fit(**settings)
             if effects is not None:
                 write_effects(result, effects)
-        if is_first():
-            deliver(result, out, report, json_file)
+        try:
+            if is_first():
+                deliver(result, out, report, json_file)
+        finally:
+            collect(None)  # nobody leaves before the files are written
         return
     frame = read_table(data, how)
     if has_dot(formula):  # what it stands for only the data can tell

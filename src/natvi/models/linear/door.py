@@ -10,7 +10,7 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
-from natvi.formula.dot import expand_dot
+from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
 from natvi.hosts.collect import count
 from natvi.hosts.tables import is_spread
@@ -215,7 +215,7 @@ def glm(
         )
     chosen = find_family(family, link)
     spread = is_spread(data)
-    formula = formula if spread else expand_dot(formula, data, weights)
+    formula = refuse_dot(formula) if spread else expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.has_groups:
         raise ValueError(

@@ -9,7 +9,7 @@ import numpy as np
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
-from natvi.formula.dot import expand_dot
+from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.hosts.tables import is_spread
@@ -238,7 +238,7 @@ def glmm(
     """
     chosen = find_family(family, link)
     spread = is_spread(data)
-    formula = formula if spread else expand_dot(formula, data, weights)
+    formula = refuse_dot(formula) if spread else expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if not parsed.has_groups:
         raise ValueError(

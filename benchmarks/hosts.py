@@ -25,7 +25,8 @@ SCALING = {"glm": 500_000, "glmm": 100_000}  # rows, or groups of five rows, of 
 KILLS, KILL_GROUPS, KILL_STEPS = 10, 20_000, 120
 NOTICED = 60.0  # seconds in which the others have to stop
 HOSTS = 100
-TEN_GIGABIT, ROUND_TRIP = 10e9 / 8, 50e-6  # bytes a second, seconds: assumed for the study, and said so
+TEN_GIGABIT, MESSAGE = 10e9 / 8, 25e-6  # bytes a second, seconds: assumed for the study, and said so
+REDUCTIONS = {"glm": 3, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
 
 
 def start(processes: int, task: str, settings: dict[str, Any], pinned: bool = True) -> list[subprocess.Popen[str]]:
@@ -164,29 +165,31 @@ def _begun(started: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
 
 
 def _study(report: Report) -> None:
-    """On paper: 100 hosts by the terms measured here, for a network that is assumed."""
+    """On paper: 10^8 rows on 100 hosts by the terms measured here, for a network that is assumed."""
     measured = RESULTS / "hosts-scaling.json"
     if not measured.exists():
         report.note("no study: run `python -m benchmarks hosts --only scaling` first")
         return
     found = json.loads(measured.read_text("utf-8"))
     rows = {(row["problem"], row["tool"], row["metric"]): row["value"] for row in found["rows"]}
-    for problem in dict.fromkeys(row["problem"] for row in found["rows"]):
-        local = rows[problem, "natvi, 1 processes", "ms_a_step"] / 1000
-        sent = 1000 * rows[problem, "natvi, 2 processes", "loopback_kilobytes_a_step"] / 2  # by each of the two
-        # a ring of H: each sends 2 (H - 1) / H of the array, in 2 (H - 1) rounds
-        payload = sent / 1.0
-        exchange = 2 * (HOSTS - 1) * ROUND_TRIP + 2 * (HOSTS - 1) / HOSTS * payload / TEN_GIGABIT
+    for problem, kind in zip(dict.fromkeys(row["problem"] for row in found["rows"]), SCALING, strict=True):
+        times = ROWS / HOSTS / (SCALING[kind] * (1 if kind == "glm" else 5))
+        local = times * rows[problem, "natvi, 1 processes", "ms_a_step"] / 1000
+        # in a ring of two each sends as much as the array is long, in a ring of H 2 (H - 1) / H times that
+        payload = 1000 * rows[problem, "natvi, 2 processes", "loopback_kilobytes_a_step"] / 2
+        waits = REDUCTIONS[kind] * 2 * (HOSTS - 1) * MESSAGE
+        exchange = waits + 2 * (HOSTS - 1) / HOSTS * payload / TEN_GIGABIT
         metrics = {
             "ms_a_step_of_own_rows": 1000 * local,
-            "ms_exchange_of_one_reduction": 1000 * exchange,
-            "efficiency": local / (local + REDUCTIONS[problem.split(", ")[1]] * exchange),
+            "kilobytes_exchanged_a_step": payload / 1000,
+            "reductions_a_step": REDUCTIONS[kind],
+            "ms_exchange_a_step": 1000 * exchange,
+            "efficiency": local / (local + exchange),
         }
-        report.add(f"on paper: {HOSTS} hosts, {problem}", "natvi", metrics, versions=found["versions"])
+        title = f"on paper: {ROWS:,} rows on {HOSTS} hosts, {kind}"
+        report.add(title, "natvi", metrics, versions=found["versions"])
     report.note(
-        f"assumed: {8 * TEN_GIGABIT / 1e9:.0f} Gbit/s, {1e6 * ROUND_TRIP:.0f} microseconds a message, a ring of "
-        f"{HOSTS} hosts; measured: the time of a step on a process's own rows and the bytes of a step"
+        f"assumed: {8 * TEN_GIGABIT / 1e9:.0f} Gbit/s, {1e6 * MESSAGE:.0f} microseconds a message, a ring in which every "
+        f"reduction takes {2 * (HOSTS - 1)} messages one after the other; measured: a step on a process's own rows, "
+        "taken as proportional to their number, and the bytes of a step"
     )
-
-
-REDUCTIONS = {"glm": 2, "glmm": 8}  # that wait for each other in a step: `natvi.over_hosts.add_up` in the program

@@ -189,7 +189,7 @@ def _study(report: Report) -> None:
         title = f"on paper: {ROWS:,} rows on {HOSTS} hosts, {kind}"
         report.add(title, "natvi", metrics, versions=found["versions"])
     report.note(
-        f"assumed: {8 * TEN_GIGABIT / 1e9:.0f} Gbit/s, {1e6 * MESSAGE:.0f} microseconds a message, a ring in which every "
+        f"assumed: {8 * TEN_GIGABIT / 1e9:.0f} Gbit/s, {1e6 * MESSAGE:.0f} microseconds a message, a ring whose every "
         f"reduction takes {2 * (HOSTS - 1)} messages one after the other; measured: a step on a process's own rows, "
         "taken as proportional to their number, and the bytes of a step"
     )

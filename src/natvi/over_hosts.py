@@ -5,12 +5,16 @@ part, and everything else is the same in all of them. A sum over groups is then 
 a program there is one part, and all of these functions return what they are given: a fit in one process is not touched.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 
 HOSTS = "hosts"
+_in_blocks: ContextVar[bool] = ContextVar("in_blocks", default=False)
 Tree = TypeVar("Tree")
 
 
@@ -58,3 +62,26 @@ def as_first(tree: Any) -> Any:
     Replicated numbers may differ in their last bits where processors differ; what decides must not.
     """
     return add_up(first_only(tree)) if in_parts() else tree
+
+
+@contextmanager
+def in_blocks() -> Iterator[None]:
+    """Return a context for work on some of this process's groups at a time, about which the others are not asked."""
+    token = _in_blocks.set(True)
+    try:
+        yield
+    finally:
+        _in_blocks.reset(token)
+
+
+def largest(values: Any) -> Any:
+    """Return the largest of the values, in all processes unless they are worked through in blocks.
+
+    It decides on steps of quadrature: with that of all rows the answer does not depend on how they are divided.
+
+    Example:
+        >>> float(largest(jnp.array([1.0, 3.0])))
+        3.0
+    """
+    own = jnp.max(values)
+    return jax.lax.pmax(own, HOSTS) if in_parts() and not _in_blocks.get() else own

@@ -10,7 +10,7 @@ import natvi
 
 FIXED, MIXED = "x*z + f", "x + f + (1 + x | g)"
 FAMILIES = ("gaussian", "poisson", "bernoulli")
-STEPS = 4
+STEPS, TIGHT = 4, 1e-12
 
 
 def table(seed: int = 0, groups: int = 60, most: int = 9) -> pd.DataFrame:
@@ -53,7 +53,7 @@ def numbers_of(fit: natvi.Result) -> dict[str, Any]:
 
 def both(model: Any) -> dict[str, Any]:
     """Return the answers after some steps, and at the end."""
-    return {"steps": numbers_of(model.fit(max_steps=STEPS)), "end": numbers_of(model.fit(tolerance=1e-13))}
+    return {"steps": numbers_of(model.fit(max_steps=STEPS)), "end": numbers_of(model.fit(tolerance=TIGHT))}
 
 
 def glm(processes: int, number: int, folder: Path) -> dict[str, Any]:

@@ -56,7 +56,12 @@ def _evaluate(system: System, x: Packed) -> Evaluated:
 
 def ascent_init(system: System, start: Any) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
-    x = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), system.start(start))
+    return state_at(system, system.start(start))
+
+
+def state_at(system: System, x: Packed) -> AscentState:
+    """Return the state whose first iteration evaluates a point."""
+    x = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), x)
     residual = jax.eval_shape(_evaluate, system, x).residual
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
     past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((system.memory, *a.shape)), (x, residual))

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
-from natvi.over_hosts import add_up, first_only
+from natvi.over_hosts import add_up, first_only, in_blocks
 from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
 from natvi.typing import Factor, Hessian
@@ -179,12 +179,14 @@ class SumOfTerms(eqx.Module):
             return _over_hosts(_join(total, _sum_terms(self.grouped, q)))
         done = num_blocks * BLOCK_GROUPS
         rest = tuple(term.rest(done) for term in self.grouped)
-        total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
+        with in_blocks():
+            total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
 
         def add_block(k: Array, total: Expected) -> Expected:
             start = k * BLOCK_GROUPS
             terms = tuple(term.block(start, BLOCK_GROUPS) for term in self.grouped)
-            return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
+            with in_blocks():
+                return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
 
         return _over_hosts(jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done)))
 

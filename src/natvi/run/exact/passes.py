@@ -8,13 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from natvi.hosts.collect import collect, of_first
-from natvi.optimize.ascent import ascent_init, digest, propose
+from natvi.optimize.ascent import digest, propose, state_at
 from natvi.optimize.system import Packed
 from natvi.run.exact.convergence import is_finished, judge
 from natvi.run.exact.loop import TRACE_LENGTH, LoopState
@@ -73,7 +72,7 @@ def climb_by_passes(
     """
     hosts = these_hosts()
     keeper = None if checkpoint is None else Checkpoint(checkpoint, mark, checkpoint_seconds)
-    current = LoopState(ascent_init(_AtPoint(system), start), jnp.full(TRACE_LENGTH, jnp.nan))
+    current = LoopState(state_at(system, start), jnp.full(TRACE_LENGTH, jnp.nan))
     if state is None and keeper is not None:
         state = resume(keeper, current)
     if state is not None:
@@ -115,22 +114,3 @@ def _step(system: Any, state: LoopState, ask_rows: Callable[[Any], Expected]) ->
     found = of_first(_answer(system, x, q, ask_rows(q)))
     ascent = _digest(state.ascent, jax.tree.map(jnp.asarray, found))
     return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop"))
-
-
-class _AtPoint(eqx.Module):
-    """A system that is given its first point as it is."""
-
-    system: Any
-
-    @property
-    def memory(self) -> int:
-        """How many past steps the mixing remembers."""
-        return self.system.memory
-
-    def start(self, start: Packed) -> Packed:
-        """Return the point."""
-        return start
-
-    def evaluate(self, x: Packed) -> Any:
-        """Return what the system says, of which only shapes are asked."""
-        return self.system.evaluate(x)

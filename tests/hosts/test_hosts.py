@@ -25,7 +25,7 @@ def free_port() -> int:
         return s.getsockname()[1]
 
 
-def start(processes: int, folder: Path, *names: str, **environment: str) -> list[subprocess.Popen[str]]:
+def start(processes: int, folder: Path, *names: str, **last: str) -> list[subprocess.Popen[str]]:
     port, paths = str(free_port()), [path for path in [os.environ.get("PYTHONPATH")] if path]
     return [
         subprocess.Popen(
@@ -34,7 +34,11 @@ def start(processes: int, folder: Path, *names: str, **environment: str) -> list
             stderr=subprocess.STDOUT,
             text=True,
             cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *paths]), **environment},
+            env={
+                **os.environ,
+                "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), *paths]),
+                **(last if k == processes - 1 else {}),
+            },
         )
         for k in range(processes)
     ]
@@ -151,6 +155,13 @@ def test_when_a_process_dies_the_other_says_so(tmp_path):
     assert second.returncode == -9 and first.returncode == 7, said
     assert "another process of this fit has ended" in (tmp_path / "lost-0").read_text()
     assert "checkpoint" in (tmp_path / "lost-0").read_text()
+
+
+def test_processes_with_other_precision_settings_are_refused(tmp_path):
+    started = start(2, tmp_path, "glm", JAX_ENABLE_X64="1")
+    for process in started:
+        said = process.communicate(timeout=120)[0]
+        assert process.returncode != 0 and "differ in jax_enable_x64" in said, said
 
 
 def test_a_coordinator_that_nobody_runs_is_named(tmp_path):

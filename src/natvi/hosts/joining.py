@@ -84,6 +84,11 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
         )
         jax.devices()
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
+        if "before" in str(error) and "JAX" in str(error):
+            raise RuntimeError(
+                "natvi.hosts.join() has to come before anything that computes: JAX has begun its work alone already. Call "
+                "it right after the imports."
+            ) from error
         what = f"process {number} of {processes} could not join the others at {coordinator or 'the address found'}"
         raise ConnectionError(
             f"{what} within {timeout} s ({str(error).splitlines()[0][:200]}). {CURE} A longer wait is timeout=."

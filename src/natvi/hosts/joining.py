@@ -86,8 +86,8 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
         if "before" in str(error) and "JAX" in str(error):
             raise RuntimeError(
-                "natvi.hosts.join() has to come before anything that computes: JAX has begun its work alone already. Call "
-                "it right after the imports."
+                "natvi.hosts.join() has to come before anything that computes: JAX has begun to work alone already. Call it "
+                "right after the imports."
             ) from error
         what = f"process {number} of {processes} could not join the others at {coordinator or 'the address found'}"
         raise ConnectionError(

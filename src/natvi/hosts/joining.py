@@ -86,7 +86,7 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
         if "before" in str(error) and "JAX" in str(error):
             raise RuntimeError(
-                "natvi.hosts.join() has to come before anything that computes: JAX has begun to work alone already. Call it "
+                "natvi.hosts.join() has to come before anything that computes: JAX has begun to work alone. Call it "
                 "right after the imports."
             ) from error
         what = f"process {number} of {processes} could not join the others at {coordinator or 'the address found'}"

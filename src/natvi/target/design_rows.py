@@ -124,7 +124,7 @@ class DesignRows(eqx.Module):
     def likelihood(self, gaussian: FlatMarginals) -> Expected:
         """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
         k = self.rows.X.shape[0]
-        num_blocks = k // BLOCK_ROWS if self.in_blocks else 0
+        num_blocks = (k - 1) // BLOCK_ROWS if self.in_blocks else 0  # the rest has a row at least
         total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
         if num_blocks:
 

@@ -29,8 +29,10 @@ TEN_GIGABIT, MESSAGE = 10e9 / 8, 25e-6  # bytes a second, seconds: assumed for t
 REDUCTIONS = {"glm": 3, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
 
 
-def start(processes: int, task: str, settings: dict[str, Any], pinned: bool = True) -> list[subprocess.Popen[str]]:
-    """Start the processes of a task, one core each."""
+def start(
+    processes: int, task: str, settings: dict[str, Any], pinned: bool = True, loud: bool = False
+) -> list[subprocess.Popen[str]]:
+    """Start the processes of a task, one core each; what a loud one says on the way is seen at once."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -42,7 +44,7 @@ def start(processes: int, task: str, settings: dict[str, Any], pinned: bool = Tr
         process = subprocess.Popen(
             words,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=None if loud else subprocess.PIPE,
             text=True,
             cwd=ROOT,
             env=common | {"JAX_PROCESS_ID": str(k)},
@@ -58,7 +60,7 @@ def finish(started: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
     said = [process.communicate() for process in started]
     for process, (_, errors) in zip(started, said, strict=True):
         if process.returncode != 0:
-            raise RuntimeError(errors.strip()[-2000:])
+            raise RuntimeError((errors or "see above").strip()[-2000:])
     return [json.loads(out.strip().splitlines()[-1]) for out, _ in said]
 
 
@@ -100,7 +102,7 @@ def _scaling(report: Report) -> None:
 def _rows(report: Report) -> None:
     """10^8 binary rows of 20 columns made on the fly, by exact steps."""
     size = ROWS // 1000 if report.quick else ROWS
-    (said,) = finish(start(1, "many_rows", {"rows": size, "seed": report.seed}, pinned=False))
+    (said,) = finish(start(1, "many_rows", {"rows": size, "seed": report.seed}, False, loud=True))
     versions = said.pop("versions")
     report.add(f"{size:,} binary rows x 20 columns", "natvi, streamed", said, threads=1, versions=versions)
 
@@ -109,7 +111,7 @@ def _groups(report: Report) -> None:
     """10^7 groups of five binary rows, batch by batch."""
     size = GROUPS // 1000 if report.quick else GROUPS
     settings = {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed}
-    (said,) = finish(start(1, "many_groups", settings, pinned=False))
+    (said,) = finish(start(1, "many_groups", settings, False, loud=True))
     versions = said.pop("versions")
     report.add(f"{size:,} groups x 5 binary rows", "natvi, streamed", said, threads=1, versions=versions)
 

@@ -1,6 +1,6 @@
 """Many processes over loopback: weak scaling, bytes, very many rows and groups, and processes that are killed.
 
-Parts, for `--only`: scaling (needs an idle machine with two cores), rows, groups, kill, study.
+Parts, for `--only`: scaling (needs an idle machine with two cores), bytes, rows, groups, kill, study.
 """
 
 import json
@@ -19,7 +19,7 @@ from typing import Any
 from benchmarks.report import RESULTS, ROOT, Report, cores
 from benchmarks.workers import clean_environment
 
-NAMES = ("scaling", "rows", "groups", "kill", "study")
+NAMES = ("scaling", "bytes", "rows", "groups", "kill", "study")
 ROWS, GROUPS = 100_000_000, 10_000_000
 SCALING = {"glm": 500_000, "glmm": 100_000}  # rows, or groups of five rows, of every process
 KILLS, KILL_GROUPS, KILL_STEPS = 10, 20_000, 120
@@ -72,12 +72,10 @@ def run(report: Report, only: Sequence[str] = ()) -> None:
 
 def _scaling(report: Report) -> None:
     """Rows of a process held, one core each: two processes should take as long as one."""
-    settings = {"few": 1, "many": 8, "runs": 3 if report.quick else 7, "seed": report.seed}
-    counts = (1, 2, 4)
+    settings = {"few": 1, "many": 8, "runs": 3 if report.quick else 5, "seed": report.seed}
     for kind, size in SCALING.items():
-        whole = size // 10 if report.quick else size
-        alone = 0.0
-        for processes in counts:
+        whole, alone = size // 10 if report.quick else size, 0.0
+        for processes in (1, 2):
             said = finish(start(processes, "steps", settings | {"kind": kind, "size": whole}))
             seconds = max(one["seconds_a_step"] for one in said)
             alone = seconds if processes == 1 else alone
@@ -88,15 +86,21 @@ def _scaling(report: Report) -> None:
                 "steps_timed": said[0]["steps"],
                 "memory_gib": max(one["memory_gib"] for one in said),
             }
-            report.add(
-                f"weak scaling, {kind}, {whole:,} {'rows' if kind == 'glm' else 'groups'} a process",
-                f"natvi, {processes} processes",
-                metrics,
-                threads=1,
-                versions=said[0]["versions"],
-                settings=settings,
-            )
-    report.note(f"{counts[-1]} processes on {len(cores())} cores share them: they are here for the bytes")
+            title = f"weak scaling, {kind}, {whole:,} {'rows' if kind == 'glm' else 'groups'} a process"
+            tool = f"natvi, {processes} processes"
+            report.add(title, tool, metrics, threads=1, versions=said[0]["versions"], settings=settings)
+
+
+def _bytes(report: Report) -> None:
+    """What goes over the loopback in a step, by processes and by rows: it should depend on neither rows nor groups."""
+    settings = {"few": 1, "many": 5, "runs": 2, "seed": report.seed}
+    for kind, size in {"glm": 4_000, "glmm": 800}.items():
+        for processes, times in ((2, 1), (2, 10), (4, 1)):
+            whole = settings | {"kind": kind, "size": times * size}
+            said = finish(start(processes, "steps", whole, pinned=False))
+            metrics = {"loopback_kilobytes_a_step": said[0]["loopback_bytes_a_step"] / 1000}
+            title = f"bytes, {kind}, {times * size:,} {'rows' if kind == 'glm' else 'groups'} a process"
+            report.add(title, f"natvi, {processes} processes", metrics, versions=said[0]["versions"], settings=whole)
 
 
 def _rows(report: Report) -> None:

@@ -119,8 +119,12 @@ class DesignRows(eqx.Module):
         Very many rows are worked through in blocks, which stay in the processor's cache from their predictors to
         their part of X' W X.
         """
+        return self.joined(self.likelihood(gaussian), gaussian)
+
+    def likelihood(self, gaussian: FlatMarginals) -> Expected:
+        """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
         k = self.rows.X.shape[0]
-        num_blocks = k // BLOCK_ROWS if self.in_blocks else 0
+        num_blocks = (k - 1) // BLOCK_ROWS if self.in_blocks else 0  # the rest has a row at least
         total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
         if num_blocks:
 
@@ -129,7 +133,11 @@ class DesignRows(eqx.Module):
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
-        return Expected(*self._whole(total[:2], gaussian), self._whole_hessian(total.hess, gaussian))
+        return total
+
+    def joined(self, rows: Expected, gaussian: FlatMarginals) -> Expected:
+        """Return E log-density and its derivatives from the likelihood's."""
+        return Expected(*self._whole(rows[:2], gaussian), self._whole_hessian(rows.hess, gaussian))
 
     def moments(self, gaussian: FlatMarginals) -> PredictorMoments:
         """Return mean and variance of every row's predictor, with those of the dispersion and its covariances."""
@@ -173,7 +181,7 @@ class DesignRows(eqx.Module):
         return DesignRows(rows, self.prior, self.family, self.num_rows, self.constant)
 
     def _likelihood(self, gaussian: FlatMarginals) -> Expected:
-        """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
+        """Return the likelihood of rows in one block."""
         each = self.each_row(self.moments(gaussian))
         return Expected(*self._sums(each), gaussian.factor.restrict(RowCurvature(self.rows, each)))
 

@@ -12,6 +12,7 @@ from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
+from natvi.over_hosts import add_up
 from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import mixed_parts
@@ -152,12 +153,13 @@ def starting_point(
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
     # every family is log-concave in the predictor
     local, cross, corner = jax.tree.map(jnp.negative, likelihood.expected(PointMass(mean)).hess)
+    corner, num_real = add_up((corner, effects.num_real(num_groups)))
     W = effects.precision_factor(shared)
     diagonal = _prior_precision(target, shared)
     for (row, column), position in effects.positions.items():
         # E[d^2] of the prior: 2 per group for log W_kk, Var theta_l for W_lk
         amount = 2.0 if row == column else W[row, row] ** -2.0
-        diagonal = diagonal.at[effects.start + position].add(effects.num_real(num_groups) * amount)
+        diagonal = diagonal.at[effects.start + position].add(num_real * amount)
     if likelihood.family.has_dispersion:
         diagonal = diagonal.at[p].add(information)
     precision = ArrowMatrix(

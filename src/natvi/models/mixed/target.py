@@ -11,7 +11,8 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
-from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
+from natvi.linalg.grouped_rows import RowLayout
+from natvi.models.mixed.start import GroupedDesign, compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
@@ -52,8 +53,37 @@ def build_target(
         The target with a start.
     """
     assert design.group_codes is not None and design.group_labels is not None
-    p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
-    layout = layout_rows(design.group_codes, num_groups, fill_up)
+    layout = layout_rows(design.group_codes, len(design.group_labels), fill_up)
+    target = lay_out(design, y, family, prior, layout, weight, constant)
+    shared, information = starting_values(design, y, family, weight)
+    shared = within_prior(shared, prior.scales)
+    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
+    return MixedTarget(target, start, layout.place_of_group)
+
+
+def lay_out(
+    design: GroupedDesign,
+    y: np.ndarray,
+    family: Family,
+    prior: Prior,
+    layout: RowLayout,
+    weight: np.ndarray | None = None,
+    constant: float = 0.0,
+    always_marked: bool = False,
+) -> SumOfTerms:
+    """Lay the rows out by group and return the terms.
+
+    Args:
+        design: The columns.
+        y: As in `build_target`, like all that follows.
+        family: The response distribution.
+        prior: Of the shared coordinates.
+        layout: Where each row goes.
+        weight: How often each row counts.
+        constant: What the weighted rows lack.
+        always_marked: Whether to say which places hold a group even where all do.
+    """
+    p, r = design.X.shape[1], design.Z.shape[1]
     rows = GroupedRows(
         X=jnp.asarray(layout.place(design.X.T)),
         Z=jnp.asarray(layout.place(design.Z.T)),
@@ -70,14 +100,12 @@ def build_target(
         constant=constant,
     )
     real = layout.real_groups()
+    if real is None and always_marked:
+        real = np.ones(layout.num_places, dtype=bool)
     effects = RandomEffectsPrior(
         r, p + int(family.has_dispersion), design.correlated, None if real is None else jnp.asarray(real)
     )
-    target = SumOfTerms((likelihood, effects), prior_terms(prior))
-    shared, information = starting_values(design, y, family, weight)
-    shared = within_prior(shared, prior.scales)
-    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
-    return MixedTarget(target, start, layout.place_of_group)
+    return SumOfTerms((likelihood, effects), prior_terms(prior))
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:

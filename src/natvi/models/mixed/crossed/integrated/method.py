@@ -16,7 +16,7 @@ import numpy as np
 
 from natvi.linalg import ArrowVector
 from natvi.linalg.blocked import BlockedMatrix
-from natvi.models.mixed.crossed.integrated.inner import DRAWS_EACH, Described, IntegratedDensity
+from natvi.models.mixed.crossed.integrated.inner import Described, IntegratedDensity
 from natvi.models.mixed.marginal.chart import Plain
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture, propose, refit
 from natvi.models.mixed.marginal.search import find_mode
@@ -114,8 +114,3 @@ def _weigh(density: IntegratedDensity, points: np.ndarray, log_q: np.ndarray, st
         steps,
         0,
     )
-
-
-def draw_weights(points: Points) -> np.ndarray:
-    """Return the weights of the draws, some of each Gaussian."""
-    return np.repeat(points.weights / DRAWS_EACH, DRAWS_EACH)

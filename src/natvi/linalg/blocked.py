@@ -141,10 +141,14 @@ def cross_pattern(level: np.ndarray, coordinates: np.ndarray) -> tuple[CrossPatt
     """
     width = int(coordinates.max(initial=-1)) + 1
     keys, pair = np.unique(level.astype(np.int64) * max(width, 1) + coordinates, return_inverse=True)
-    at, coordinate = keys // max(width, 1), keys % max(width, 1)
+    return pattern_of_keys(keys, max(width, 1)), pair.reshape(coordinates.shape)
+
+
+def pattern_of_keys(keys: np.ndarray, width: int) -> CrossPattern:
+    """Return the pattern of the pairs that occur, given as sorted numbers `level * width + coordinate`."""
+    at, coordinate = keys // width, keys % width
     higher, lower = _pairs_of_pairs(np.bincount(at)) if len(keys) else (np.zeros(0, int), np.zeros(0, int))
-    parts = (at, coordinate, higher, lower)
-    return CrossPattern(*(part.astype(np.int32) for part in parts)), pair.reshape(coordinates.shape)
+    return CrossPattern(*(part.astype(np.int32) for part in (at, coordinate, higher, lower)))
 
 
 def count_pairs_of_pairs(level: np.ndarray) -> int:

@@ -70,7 +70,7 @@ def place(z: Any, own: Posterior) -> tuple[CrossedGiven, ArrowVector, Any]:
     given = CrossedGiven(own.target, own.centre + own.root @ z[:h])
     P = jax.tree.map(jnp.add, own.information, given.prior_precision(own.information))
     pattern = own.target.pattern
-    T = pattern.cholesky(P)
+    T = pattern.cholesky(P, differentiable=True)
     w = ArrowVector(z[h : h + local.size].reshape(local.shape), z[h + local.size :])
     moved = jax.tree.map(jnp.add, pattern.solve(T, own.linear), w)
     return given, pattern.solve_transposed(T, moved), -T.log_determinant()

@@ -63,8 +63,12 @@ class CrossPattern(eqx.Module):
     higher: Int[Array | np.ndarray, " Q"]
     lower: Int[Array | np.ndarray, " Q"]
 
-    def cholesky(self, matrix: BlockedMatrix) -> BlockedFactor:
-        """Return T with `T T' =` the matrix; NaN entries where it is not positive definite."""
+    def cholesky(self, matrix: BlockedMatrix, differentiable: bool = False) -> BlockedFactor:
+        """Return T with `T T' =` the matrix; NaN entries where it is not positive definite.
+
+        The corner is filled below its diagonal only, which derivatives of the dense factorisation do not know: for
+        them `differentiable` mirrors it.
+        """
         # A_i = T_i T_i',  B_i = T_gi T_i',  S = T_g T_g' + sum_i T_gi T_gi'
         local = small_blocks.cholesky(matrix.local)
         cross = small_blocks.solve_lower(local, matrix.cross.swapaxes(0, 1)).swapaxes(0, 1)
@@ -79,6 +83,8 @@ class CrossPattern(eqx.Module):
         shared = shared.at[at, at].add(-jnp.sum(pairs**2, axis=0))
         both = jnp.sum(pairs[:, self.higher] * pairs[:, self.lower], axis=0)
         shared = shared.at[at[self.higher], at[self.lower]].add(-both)
+        if differentiable:
+            shared = jnp.tril(shared) + jnp.tril(shared, -1).T
         return BlockedFactor(local, cross, pairs, jnp.tril(lower_cholesky(shared, symmetrize_input=False)))
 
     def _met(self, cross: Float[Array, "b r n"], pairs: Float[Array, "r E"]) -> Float[Array, "b E"]:

@@ -50,14 +50,14 @@ class _Levels:
             raise ValueError(f"the grouping factor {group!r} has missing values: remove those rows.")
         plain = pd.Index(labels.to_numpy(dtype=object))
         self.labels = self.labels.append(plain.unique().difference(self.labels, sort=False))
-        return self.labels.get_indexer(plain).astype(np.int32)
+        return self.labels.get_indexer(plain).astype(np.int64)
 
     def order(self) -> tuple[np.ndarray, np.ndarray]:
         """Return the labels in sorted order, and the place there of each number."""
         labels = self.labels.infer_objects()
         order = np.asarray(labels.argsort())
-        place = np.empty(len(order), dtype=np.int32)
-        place[order] = np.arange(len(order), dtype=np.int32)
+        place = np.empty(len(order), dtype=np.int64)
+        place[order] = np.arange(len(order), dtype=np.int64)
         return np.asarray(labels[order]), place
 
 
@@ -123,7 +123,7 @@ def _columns(
 
 
 def _renumber(path: Path, place: np.ndarray) -> np.ndarray:
-    codes = np.memmap(path, dtype=np.int32, mode="r+")
+    codes = np.memmap(path, dtype=np.int64, mode="r+")
     for at in range(0, len(codes), PIECE):
         codes[at : at + PIECE] = place[codes[at : at + PIECE]]
     return codes

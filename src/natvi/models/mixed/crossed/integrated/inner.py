@@ -107,12 +107,11 @@ def _gaussian(given: CrossedGiven, around: Around, x: Packed) -> BlockedPrecisio
 
 @quick_jit
 def _settle(target: CrossedTarget, around: Around, hyper: Float[Array, " h"], x: Packed) -> Around:
-    """Return what is around the best Gaussian at a point."""
+    """Return what is around the best Gaussian at a point, whose precision is -E hess."""
     given = CrossedGiven(target, hyper)
-    q = _gaussian(given, around, x)
-    hess = given.expected(q).hess
-    information = jax.tree.map(lambda a, b: -a - b, hess, given.prior_precision(hess))
-    return Around(q.mean, information)
+    precision = _begin(given, around)[0].natural(x).precision
+    information = jax.tree.map(jnp.subtract, precision, given.prior_precision(precision))
+    return Around(_gaussian(given, around, x).mean, information)
 
 
 @quick_jit

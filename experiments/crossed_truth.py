@@ -19,7 +19,7 @@ import numpy as np
 from experiments.memory import Arrays
 from natvi.families.rows import PredictorMoments
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.door import CrossedModel
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
 from natvi.models.mixed.crossed.layout import build_crossed

@@ -10,8 +10,8 @@ import pytest
 
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector, GroupedRows, layout_rows
-from natvi.linalg.blocked import BlockedMatrix, CrossPattern, count_pairs_of_pairs, cross_pattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern, count_pairs_of_pairs, cross_pattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.linalg.dense import inverse_gram
 from natvi.x64 import float64
 

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import ArrowVector, small_blocks
-from natvi.linalg.blocked import BlockedFactor, BlockedMatrix, CrossPattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedFactor, BlockedMatrix, CrossPattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.linalg.dense import inverse_gram
 from natvi.linalg.grouped_rows import RowMoments
 

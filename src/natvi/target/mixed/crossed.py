@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix, CrossPattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.target.expected import Expected
 from natvi.target.mixed.random_effects import RandomEffectsPrior
 from natvi.target.term import SharedTerm

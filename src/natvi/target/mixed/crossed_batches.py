@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from natvi.linalg.crossed_rows import CrossedRows
-from natvi.linalg.loose_rows import LooseRows
+from natvi.linalg.crossed.loose_rows import LooseRows
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.target.expected import Expected
 from natvi.target.mixed.crossed import CrossedTarget
 

@@ -14,8 +14,8 @@ from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.formula.grouping.levels import TermDesign
 from natvi.linalg import GroupedRows, layout_rows
-from natvi.linalg.blocked import CrossPattern, cross_pattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import CrossPattern, cross_pattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.models.mixed.target import prior_terms
 from natvi.models.regression.prior.choice import Prior
 from natvi.target.mixed.crossed import CrossedTarget, TermEffects

@@ -8,7 +8,7 @@ from jaxtyping import Array, Float
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.start import StartRows, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.structured.blocked_system import BlockedNatural

@@ -8,9 +8,9 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.design import Design
-from natvi.linalg.blocked import pattern_of_keys
-from natvi.linalg.crossed_rows import CrossedRows
-from natvi.linalg.loose_rows import LooseRows
+from natvi.linalg.crossed.blocked import pattern_of_keys
+from natvi.linalg.crossed.loose_rows import LooseRows
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.models.mixed.crossed.batches.spool import Spooled
 from natvi.models.mixed.crossed.layout import Built, Plan, plan_effects, term_effects
 from natvi.models.mixed.target import prior_terms

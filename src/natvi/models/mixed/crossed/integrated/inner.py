@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step, is_stalled
 from natvi.optimize.structured.blocked_system import BlockedNatural, BlockedSystem
 from natvi.optimize.system import Packed

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.integrated.inner import Described, IntegratedDensity
 from natvi.models.mixed.marginal.chart import Plain
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture, propose, refit

@@ -1,8 +1,9 @@
 """The problems of the benchmark of crossed models."""
 
+from benchmarks.crossed_problems import GROWTH, PROBLEMS, growing, subjects_and_items
+
 import natvi
 from benchmarks import crossed
-from benchmarks.crossed_problems import GROWTH, PROBLEMS, growing, subjects_and_items
 
 
 def test_simulated_problems_have_the_sizes_they_are_named_for():

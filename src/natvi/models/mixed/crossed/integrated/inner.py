@@ -186,7 +186,7 @@ class IntegratedDensity:
             many = jnp.repeat(at[None], AT_ONCE, axis=0)
             _, x = _look(self.target, before, many)
             self.around = _settle(self.target, before, at, jax.tree.map(lambda a: a[0], x))
-        self.num_points = 0
+        self.num_points = self.each = 0
 
     def values(self, points: Float[np.ndarray, "m h"]) -> Float[np.ndarray, " m"]:
         """Return the bound at every point; minus infinity where the inner ascent did not end properly."""
@@ -202,8 +202,9 @@ class IntegratedDensity:
         """Return the inner Gaussians, with draws."""
         with float64():
             first, fixed = jax.random.split(jax.random.key(seed))
-            each = draws_each(len(points), self.around.mean.local.size + self.target.design.num_coordinates)
-            keys = jax.random.split(first, (len(points) + AT_ONCE, each // 2))
+            effects = self.around.mean.local.size + self.target.design.num_coordinates
+            self.each = self.each or draws_each(len(points), effects)  # of all looks as many as of the first
+            keys = jax.random.split(first, (len(points) + AT_ONCE, self.each // 2))
 
         def one(x: Array, at: int) -> Described:
             inner, natural = _look(self.target, self.around, x)

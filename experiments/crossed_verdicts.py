@@ -3,7 +3,7 @@
 A data set counts as off when the posterior mean of a coefficient or variance component is wrong by more than 0.2
 posterior sds, or its posterior sd by more than 15%; as trusted when `trust` is "good", else as alarmed. The truth is
 NUTS on the exact density under the default prior, effective size over 2,000. Every data set is kept when it is done: a
-run that was stopped goes on where it was. Thresholds were looked at on data of another seed.
+run that was stopped goes on where it was. Method and thresholds were changed on data of other seeds.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from experiments.report import Report
 from experiments.verdict_outcomes import ALLOWED, ALLOWED_SPREAD, source_digest
 from natvi.judge.trust import CARE, GOOD, REFUSE
 
-SEED, STUDY_SEED = 2, 1  # of the published figures, and of the data on which thresholds were chosen
+SEED, STUDY_SEEDS = 3, (1, 2)  # of the published figures, and of the data on which method and thresholds were changed
 AUDITED = ((0, 1), (5, 2), (6, 3), (10, 4))  # design and number, for which plain chains are asked too
 LEVELS = (GOOD, CARE, REFUSE)
 QUICK = ((3, 1), (0, 4))
@@ -112,7 +112,7 @@ def tell(report: Report, outcomes: list[CrossedOutcome]) -> None:
     report.note(f"Largest R-hat {rhat:.3f}, divergent transitions {divergent}.")
     report.note(
         f"Wanted: at most {MOST_FALSE_TRUST:.0%} trusted but off, {MOST_FALSE_ALARM:.0%} alarmed but right. Data of "
-        f"seed {STUDY_SEED} served to choose thresholds and are not counted."
+        f"seeds {STUDY_SEEDS} served to change method and thresholds and are not counted."
     )
 
 

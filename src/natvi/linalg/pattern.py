@@ -5,7 +5,6 @@ Closed means that the product of two matrices on the pattern lies on it: where (
 """
 
 from dataclasses import dataclass
-from typing import Self
 
 import equinox as eqx
 import jax
@@ -209,7 +208,7 @@ class PatternFactor(eqx.Module):
         eye = jnp.eye(rows.shape[0], dtype=rows.dtype)
         return self.on_pattern(DenseFactor(solve_triangular(rows, eye, lower=True)))
 
-    def on_pattern(self, factor: DenseFactor) -> Self:
+    def on_pattern(self, factor: DenseFactor) -> "PatternFactor":
         """Return a factor of this kind: another matrix, zero off the pattern."""
         return type(self)(jnp.where(self.pattern.mask, factor.matrix, 0.0), self.pattern)
 

@@ -20,9 +20,9 @@ from natvi.models.mixed.variance import (
     SharedCoordinates,
     component_names,
     fresh_effects,
+    precision_factors,
 )
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
@@ -33,6 +33,7 @@ from natvi.models.regression.predict import (
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
 from natvi.x64 import float64
@@ -43,7 +44,7 @@ PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class MixedFit(SharedCoordinates, RegressionFit):
+class MixedFit(SharedCoordinates, HasTerms):
     """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
 
     `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
@@ -84,6 +85,13 @@ class MixedFit(SharedCoordinates, RegressionFit):
         ]
         lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
+
+    def term_covariances(self, shared: np.ndarray) -> list[TermCovariance]:
+        """Return draws of the covariance of the random effects, in the coordinates of the fit: (W W')^-1."""
+        W = precision_factors(len(self.random_names), shared[:, self.omega_start :], self.correlated)
+        inverse = np.linalg.inv(W)
+        covariance = np.swapaxes(inverse, 1, 2) @ inverse
+        return [TermCovariance(self.group_name, slice(None), covariance)]
 
     @property
     def assumption(self) -> str:

@@ -175,7 +175,7 @@ def look_closer(
     B = directions * factor if factor.ndim == 1 else directions @ factor
     B = B / np.maximum(np.sqrt(np.sum(B**2, axis=1, keepdims=True)), 1e-300)
     narrow, wide, known = np.zeros((0, d)), np.zeros((0, d)), np.zeros((2, 0, 2))
-    size = max(min(thresholds.FIRST_DRAWS, most_draws) // 4, 1)
+    size = max(min(thresholds.FIRST_LOOK, most_draws) // 4, 1)
     while True:
         new = [draw_pairs(size, d, rng, flag) for flag in (False, True)]
         z = np.stack(new, axis=1).reshape(-1, d)
@@ -186,10 +186,12 @@ def look_closer(
         # in the order of `together`: both kinds of draws, then their mirror images
         shape = weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
         count = 4 * len(narrow)
-        if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right):
+        right = shape is not None and shape.reliable and shape.clearly_right and count > thresholds.FIRST_LOOK
+        if shape is None or shape.clearly_off or right:
             return shape
         hopeless = shape.off and shape.effective < thresholds.HOPELESS * count
-        size = min((thresholds.GROWTH - 1) * count, most_draws - count) // 4
+        wanted = thresholds.FIRST_DRAWS if count < thresholds.FIRST_DRAWS else thresholds.GROWTH * count
+        size = min(wanted, most_draws) // 4 - len(narrow)
         if hopeless or size < 1:
             return shape
 

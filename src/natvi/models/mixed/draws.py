@@ -1,10 +1,11 @@
-"""Draws of random effects and shared coordinates in batches of one size."""
+"""Draws of random effects and shared coordinates: of a Gaussian on the arrow, and of anything else in batches."""
 
 from collections.abc import Callable
 
 import jax
 import numpy as np
 
+from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowVector
 from natvi.x64 import float64, to_host
 
@@ -36,3 +37,31 @@ def draw_in_batches(
             local.append(draws.local if keep_local else draws.local[:0].copy())
             shared.append(draws.shared)
     return np.concatenate(local)[:num_samples], np.concatenate(shared)[:num_samples]
+
+
+def arrow_draws(
+    posterior: ArrowPrecision, num_samples: int, seed: int, keep_local: bool
+) -> tuple[np.ndarray, np.ndarray]:
+    """Draw `(s, r, n)` and `(s, g)` from N(mu, (T T')^-1), without a program that would have to be compiled.
+
+    Args:
+        posterior: The Gaussian.
+        num_samples: The number of draws.
+        seed: The same seed gives the same draws, those of the shared coordinates with or without the others.
+        keep_local: Whether the random effects are wanted; without them their array has length 0.
+
+    Returns:
+        Random effects and shared coordinates.
+    """
+    (mean, middle), (T, cross, _), inverse = jax.tree.map(np.asarray, posterior)
+    r, n = mean.shape
+    first, second = np.random.default_rng(seed).spawn(2)
+    # T' x = z: first T_g' x_g = z_g, then T_i' x_i = z_i - T_gi' x_g
+    moved = first.standard_normal((num_samples, len(middle))) @ np.asarray(inverse)
+    local = np.empty((num_samples if keep_local else 0, r, n))
+    for at in range(len(local)):
+        x = second.standard_normal((r, n)) - np.tensordot(moved[at], cross, axes=1)
+        for k in reversed(range(r)):
+            x[k] = (x[k] - np.sum(T[k + 1 :, k] * x[k + 1 :], axis=0)) / T[k, k]
+        local[at] = mean + x
+    return local, np.asarray(middle) + moved

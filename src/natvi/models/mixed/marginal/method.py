@@ -22,7 +22,7 @@ from natvi.models.mixed.marginal.search import Mode, find_mode, find_plateaus
 from natvi.models.mixed.marginal.settle import MarginalDraws, Reading, Source, settle, weigh
 from natvi.models.mixed.marginal.straight import FixedEffects, Straight
 
-ROW_BUDGET, FIRST_DRAWS, MOST_DRAWS = 1.0e8, 2048, 16384  # rows times draws, at first and in all
+ROW_BUDGET, FEW_DRAWS, FIRST_DRAWS, MOST_DRAWS = 1.0e8, 512, 2048, 16384  # rows times draws; at first, and in all
 MOST_ROUNDS = 3
 ENOUGH, LEAST = 0.25, 0.125  # share of the draws that should be effective, and below which more is done
 FUNNEL = 1.5  # sd of a log sd at the mode, above which the mode is none
@@ -136,16 +136,19 @@ def _draw_marginal(
     mixture = [(rest, main), *plateaus]
     best: MarginalDraws | None = None
     source: Source | None = None
-    for tried in range(1, MOST_ROUNDS + 1):
-        draws, log_q = draw_mixture(mixture, FIRST_DRAWS, SEED)
+    for tried in range(MOST_ROUNDS + 1):
+        # few draws of a proposal that fits need no more; one that does not is not mended by few
+        draws, log_q = draw_mixture(mixture, FIRST_DRAWS if tried else FEW_DRAWS, SEED)
         weighed = weigh(draws, density.values(draws), log_q)
         if weighed is None:
             break
-        found = weighed._replace(rounds=tried, steps=steps)
+        found = weighed._replace(rounds=max(tried, 1), steps=steps)
         if best is None or _rank(found) > _rank(best):
             best, source = found, partial(draw_mixture, mixture)
         if _suffices(found, ENOUGH):
             break
+        if not tried:
+            continue
         # what was found, with the first proposal to guard against what was not
         try:
             again = refit(found.shared, found.weights, positions.lopsided, max(6.0, float(len(mean))), chart)

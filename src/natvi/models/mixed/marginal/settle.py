@@ -2,9 +2,10 @@
 
 With normalised weights w the standard errors of the mean m of f, in its sds, and of the logarithm of its sd are
 
-    sqrt{sum_i w_i^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i w_i^2 ((f_i - m)^2 / v - 1)^2}.
+    sqrt{sum_i (w_i - c)^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i (w_i - c)^2 ((f_i - m)^2 / v - 1)^2}
 
-They are those of independent draws; a Sobol sequence does better. A correlation close to one, or an sd that may be
+with c = 0 for independent draws. Points that are spread evenly and have the proposal's moments leave the noise of the
+weights alone, c = 1/s: with equal weights nothing is left to chance. A correlation close to one, or an sd that may be
 zero, has an sd to which few draws contribute: there it takes more of them.
 """
 
@@ -17,7 +18,8 @@ from jaxtyping import Float
 from natvi.metrics.psis import smooth_weights
 from natvi.models.mixed.marginal.density import MarginalDensity
 
-MEAN_ERROR, SD_ERROR = 0.05, 0.04  # standard errors that are small enough; the thresholds of "good" are twice as large
+MEAN_ERROR, SD_ERROR = 0.025, 0.02  # of the weights' noise that is small enough
+ENOUGH_DRAWS = 2048  # from which twice the errors will do, of independent draws; the thresholds of "good" are larger
 
 Source = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # number of draws and seed to draws and their log density
 Reading = Callable[[np.ndarray], np.ndarray]
@@ -108,6 +110,12 @@ def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) 
     mean = weights @ values
     squares = (values - mean) ** 2
     variance = np.maximum(weights @ squares, 1e-300)
-    of_mean = np.sqrt(weights**2 @ squares / variance)
-    of_sd = 0.5 * np.sqrt(weights**2 @ (squares / variance - 1.0) ** 2)
-    return bool(np.all(of_mean <= MEAN_ERROR) and np.all(of_sd <= SD_ERROR))
+
+    def within(spread: np.ndarray, share: float) -> bool:
+        of_mean = np.sqrt(spread**2 @ squares / variance)
+        of_sd = 0.5 * np.sqrt(spread**2 @ (squares / variance - 1.0) ** 2)
+        return bool(np.all(of_mean <= share * MEAN_ERROR) and np.all(of_sd <= share * SD_ERROR))
+
+    if len(weights) >= ENOUGH_DRAWS and within(weights, 2.0):
+        return True
+    return within(weights - 1.0 / len(weights), 1.0)

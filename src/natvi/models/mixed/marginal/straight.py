@@ -23,7 +23,8 @@ from jaxtyping import Array, Float
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.marginal.chart import Chart
 from natvi.target import SumOfTerms
-from natvi.target.mixed.marginal import RowLikelihood, default_nodes, mixed_parts
+from natvi.target.mixed.marginal import is_gaussian, mixed_parts
+from natvi.target.mixed.modes import RowLikelihood
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64
 
@@ -153,8 +154,7 @@ def fixed_effects(
     with float64():
         shared, pull, cross, local, local_pull = (np.asarray(a) for a in _sums(target, posterior))
     precision = prior_sd[:p] ** -2.0  # zero for a flat prior
-    # one node is exact for Gaussian rows alone
-    disp = float(posterior.mean.shared[p]) if default_nodes(target) == 1 else None
+    disp = float(posterior.mean.shared[p]) if is_gaussian(likelihood) else None
     centre = np.asarray(posterior.mean.shared)[:p]
     pulled = np.where(precision > 0, precision * (prior_mean[:p] - centre), 0.0)
     fixed = FixedEffects(
@@ -171,7 +171,7 @@ def _sums(target: SumOfTerms, posterior: ArrowPrecision) -> tuple[Array, ...]:
     likelihood, _ = mixed_parts(target)
     rows, design = RowLikelihood(likelihood, posterior.mean.shared), likelihood.design
     eta = rows.predictor(posterior.mean.local)
-    slope, bend = rows.derivatives(eta)
+    _, slope, bend = rows.bends(eta)
     by_groups = jnp.sum(design.Z * design.per_chunk(posterior.mean.local)[:, None], axis=0)
     w = jnp.where(design.filled, jnp.maximum(-bend, 0.0), 0.0)
     local, cross, shared = design.gram(w)

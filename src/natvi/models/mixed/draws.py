@@ -60,8 +60,28 @@ def arrow_draws(
     moved = first.standard_normal((num_samples, len(middle))) @ np.asarray(inverse)
     local = np.empty((num_samples if keep_local else 0, r, n))
     for at in range(len(local)):
-        x = second.standard_normal((r, n)) - np.tensordot(moved[at], cross, axes=1)
-        for k in reversed(range(r)):
-            x[k] = (x[k] - np.sum(T[k + 1 :, k] * x[k + 1 :], axis=0)) / T[k, k]
-        local[at] = mean + x
+        z = second.standard_normal((r, n)) - np.tensordot(moved[at], cross, axes=1)
+        local[at] = mean + _solve_transposed(T, z)
     return local, np.asarray(middle) + moved
+
+
+def effect_covariances(posterior: ArrowPrecision) -> np.ndarray:
+    """Return the covariance of each group's random effects `(r, r, n)`.
+
+    theta_i - mu_i = T_i^-T (z_i - T_gi' x_g) with Cov x_g = R'R, so that it is T_i^-T (I + T_gi' R'R T_gi) T_i^-1.
+    """
+    T, cross, _ = jax.tree.map(np.asarray, posterior.factor)
+    r = len(T)
+    spread = np.tensordot(np.asarray(posterior.inverse_shared), cross, axes=1)
+    inner = np.stack([[np.sum(spread[:, j] * spread[:, k], axis=0) + (j == k) for k in range(r)] for j in range(r)])
+    half = _solve_transposed(T, inner)
+    return _solve_transposed(T, half.swapaxes(0, 1))
+
+
+def _solve_transposed(T: np.ndarray, right: np.ndarray) -> np.ndarray:
+    """Solve T_i' x = right for every group."""
+    x = np.empty(right.shape)
+    for k in reversed(range(len(T))):
+        inner = sum((T[j, k] * x[j] for j in range(k + 1, len(T))), np.zeros(right.shape[1:]))
+        x[k] = (right[k] - inner) / T[k, k]
+    return x

@@ -5,7 +5,7 @@ Shared coordinates are ordered (beta, dispersion, omega), so that the likelihood
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from natvi.families.table import Family
@@ -54,35 +54,33 @@ def build_target(
     assert design.group_codes is not None and design.group_labels is not None
     p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
     layout = layout_rows(design.group_codes, num_groups, fill_up)
+
+    def put(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
+        return jax.device_put(layout.place(values, fill))
+
     rows = GroupedRows(
-        X=jnp.asarray(layout.place(design.X.T)),
-        Z=jnp.asarray(layout.place(design.Z.T)),
-        offset=jnp.asarray(layout.place(design.offset)),
-        filled=jnp.asarray(layout.place(np.ones(len(y), dtype=bool), fill=False)),
-        extra=jnp.asarray(layout.extra),
+        X=put(design.X.T),
+        Z=put(design.Z.T),
+        offset=put(design.offset),
+        filled=put(np.ones(len(y), dtype=bool), False),
+        extra=jax.device_put(layout.extra),
         num_simple=layout.num_simple,
     )
-    likelihood = LikelihoodRows(
-        rows,
-        jnp.asarray(layout.place(y)),
-        family,
-        weight=None if weight is None else jnp.asarray(layout.place(weight)),
-        constant=constant,
-    )
-    real = layout.real_groups()
+    weights, real = None if weight is None else put(weight), layout.real_groups()
+    likelihood = LikelihoodRows(rows, put(y), family, weight=weights, constant=jax.device_put(np.asarray(constant)))
     effects = RandomEffectsPrior(
-        r, p + int(family.has_dispersion), design.correlated, None if real is None else jnp.asarray(real)
+        r, p + int(family.has_dispersion), design.correlated, None if real is None else jax.device_put(real)
     )
     target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)
     shared = within_prior(shared, prior.scales)
-    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
+    start = compiled_starting_point(target, shared, np.asarray(information), layout.num_places)
     return MixedTarget(target, start, layout.place_of_group)
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:
     """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
-    normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
+    normals = NormalPrior(jax.device_put(prior.mean), jax.device_put(prior.sd))
     alone = tuple(ScalePrior.of(found.density, found.position, found.power) for found in prior.scales.placed)
     together = tuple(OmegaPrior.of(found.densities, found.eta, found.start) for found in prior.scales.covariances)
     return (normals, *alone, *together)

@@ -16,7 +16,6 @@ points at which a quadratic function has its expectation. The gradient in theta_
 so that one loop gives both.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -163,6 +162,7 @@ def _alone(target: SumOfTerms, shared: Float[Array, " g"]) -> Float[Array, ""]:
 class _Sums(NamedTuple):
     """Sums over the nodes, in units of the density at the mode; the last three only for the gradient."""
 
+    seen: Float[Array, "k n"]  # f_i at the mode and around it; in the last row whatever came last
     total: Float[Array, " n"]
     slope: Float[Array, "c K"] | None = None  # of the rows' log p
     disp: Float[Array, " n"] | None = None
@@ -176,53 +176,46 @@ def _integrals(
     likelihood, effects = mixed_parts(target)
     r, rows, W = effects.r, RowLikelihood(likelihood, shared), effects.precision_factor(shared)
     mode, root = group_modes(rows, W @ W.T, near)
-    z, log_weight = jnp.asarray(nodes.z), jnp.asarray(nodes.log_weight)
-
-    def prior(theta: Float[Array, "r n"]) -> Float[Array, " n"]:
-        return -0.5 * jnp.sum((W.T @ theta) ** 2, axis=0)
-
-    def density(z: Float[Array, "r n"]) -> Float[Array, " n"]:
-        theta = mode + small_blocks.solve_upper(root, z)
-        return rows.by_group(theta) + prior(theta)
-
-    top = density(jnp.zeros_like(mode))
-    stretch = jnp.zeros_like(mode) if is_gaussian(likelihood) else _stretch(density, mode)
+    # one loop, so that there is one copy of the rows: first it looks at the mode and an sd each way along every axis
+    ways = np.concatenate([np.zeros((1, r)), np.eye(r), -np.eye(r)])
+    first = len(ways)
+    z = jnp.concatenate([ways, jnp.asarray(nodes.z)])
+    weight = jnp.concatenate([jnp.zeros(first), jnp.exp(jnp.asarray(nodes.log_weight))])
+    is_edged = not is_gaussian(likelihood)
 
     def add(k: Array, sums: _Sums) -> _Sums:
-        v, far = z[k][:, None], jnp.sqrt(1.0 + z[k] ** 2)[:, None]
-        theta = mode + small_blocks.solve_upper(root, v + stretch * (far - 1.0))
-        # s'(v) = 1 + b v / sqrt(1 + v^2)
-        weight = jnp.exp(log_weight[k]) * jnp.prod(1.0 + stretch * v / far, axis=0)
+        seen, v, far = sums.seen, z[k][:, None], jnp.sqrt(1.0 + z[k] ** 2)[:, None]
+        b = jnp.where(k < first, 0.0, _stretch(seen[1 : r + 1] - seen[r + 1 : first])) if is_edged else 0.0
+        theta = mode + small_blocks.solve_upper(root, v + b * (far - 1.0) + jnp.zeros_like(mode))
         eta = rows.predictor(theta)
-        # f is largest at the mode, so that nothing overflows
-        if sums.slope is None:
-            by_row = rows.log_density(eta)
-            return _Sums(sums.total + weight * jnp.exp(rows.total(by_row) + prior(theta) - top))
-        by_row, slope = rows.slopes(eta)
-        share = weight * jnp.exp(rows.total(by_row) + prior(theta) - top)
-        return _Sums(
-            sums.total + share,
-            sums.slope + likelihood.design.per_chunk(share) * slope,
-            None if sums.disp is None else sums.disp + share * rows.total(_disp_slope(rows, eta)),
-            sums.outer + share * theta[:, None] * theta[None],
+        by_row, slope = rows.slopes(eta) if with_slopes else (rows.log_density(eta), None)
+        value = rows.total(by_row) - 0.5 * jnp.sum((W.T @ theta) ** 2, axis=0)
+        # s'(v) = 1 + b v / sqrt(1 + v^2);  f is largest at the mode, so that nothing overflows
+        share = weight[k] * jnp.prod(1.0 + b * v / far, axis=0) * jnp.exp(value - seen[0])
+        share = jnp.where(k < first, 0.0, share)
+        more = _Sums(jax.lax.dynamic_update_index_in_dim(seen, value, jnp.minimum(k, first), 0), sums.total + share)
+        if slope is None:
+            return more
+        return more._replace(
+            slope=sums.slope + likelihood.design.per_chunk(share) * slope,
+            disp=None if sums.disp is None else sums.disp + share * rows.total(_disp_slope(rows, eta)),
+            outer=sums.outer + share * theta[:, None] * theta[None],
         )
 
-    nothing = jnp.zeros_like(top)
-    start = _Sums(nothing)
+    nothing = jnp.zeros(near.shape[1])
+    start = _Sums(jnp.zeros((first + 1, near.shape[1])), nothing)
     if with_slopes:
         disp = nothing if likelihood.family.has_dispersion else None
-        start = _Sums(nothing, jnp.zeros_like(likelihood.y), disp, jnp.zeros((r, r, near.shape[1])))
-    sums = jax.lax.fori_loop(0, nodes.count, add, start)
+        start = _Sums(*start[:2], jnp.zeros_like(likelihood.y), disp, jnp.zeros((r, r, near.shape[1])))
+    sums = jax.lax.fori_loop(0, first + nodes.count, add, start)
     # |d theta / d s|, and the norm of N(0, (W W')^-1)
     log_volume = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(r)])), axis=0)
     norm = jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * r * jnp.log(2 * jnp.pi)
-    return top + jnp.log(sums.total) - log_volume + norm, sums
+    return sums.seen[0] + jnp.log(sums.total) - log_volume + norm, sums
 
 
-def _stretch(density: Callable[[Float[Array, "r n"]], Float[Array, " n"]], mode: Float[Array, "r n"]) -> Array:
-    """Return b of every coordinate and group; zero where the density is not finite."""
-    ways = jnp.eye(len(mode))[..., None] * jnp.ones_like(mode)
-    b = jnp.stack([density(way) - density(-way) for way in ways])
+def _stretch(b: Float[Array, "r n"]) -> Float[Array, "r n"]:
+    """Return b within its limits; zero where the density is not finite."""
     return jnp.where(jnp.isfinite(b), jnp.clip(b, -MOST_STRETCHED, MOST_STRETCHED), 0.0)
 
 

@@ -8,13 +8,14 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
 from natvi.linalg import small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
 
 MOST_STEPS = 60  # of Newton's method
 FIRMNESS = 1e-12  # added to the diagonal of a Hessian, as a share of it
+FAR = 100.0  # squared distance of a guess from which zero may be nearer
 CLOSE = 0.05  # squared distance, in sds, from which one step more needs no look: it leaves some hundredths of an sd
 
 
@@ -66,8 +67,8 @@ class _Search(NamedTuple):
 
     theta: Float[Array, "r n"]
     look: _Look
+    candidate: Float[Array, "r n"]
     length: Float[Array, " n"]  # of the next step: 1 unless a step failed
-    to_zero: Bool[Array, " n"]  # where the next step is to zero
     left: Float[Array, ""]  # the largest squared distance to a mode, in sds
     count: Int[Array, ""]
 
@@ -78,26 +79,25 @@ def group_modes(
     """Return each group's mode, to some hundredths of an sd, and a Cholesky factor of the negative Hessian beside it.
 
     For Gaussian rows both are exact. A step counts in the groups where it raises the density; where it does not, a
-    quarter of it is tried.
+    quarter of it is tried. Where the guess is far off, or its density not finite, zero is tried first.
     """
-
-    def look(theta: Float[Array, "r n"]) -> _Look:
-        return _look(rows, precision, theta)
+    r, n = near.shape
 
     def newton(state: _Search) -> _Search:
-        candidate = jnp.where(state.to_zero, 0.0, state.theta + state.length * _step(state.look))
-        found, before = look(candidate), state.look.value
-        rises = (found.value >= before - 1e-12 * (1.0 + jnp.abs(before))) | state.to_zero
+        found, before = _look(rows, precision, state.candidate), state.look.value
+        rises = found.value >= before - 1e-12 * (1.0 + jnp.abs(before))  # a first look is above minus infinity
         kept = jax.tree.map(lambda new, old: jnp.where(rises, new, old), found, state.look)
+        theta, distance = jnp.where(rises, state.candidate, state.theta), jnp.sum(kept.whitened**2, axis=0)
         length = jnp.where(rises, jnp.minimum(1.0, 4.0 * state.length), 0.25 * state.length)
-        theta, never = jnp.where(rises, candidate, state.theta), jnp.zeros_like(rises)
-        return _Search(theta, kept, length, never, _distance(kept), state.count + 1)
+        lost = ~(kept.value > -jnp.inf)
+        to_zero = lost | ((state.count == 0) & ~(distance < FAR))
+        candidate = jnp.where(to_zero, 0.0, theta + length * _step(kept))
+        # a try that failed at zero says nothing about Newton's steps
+        length = jnp.where(to_zero, 4.0, length)
+        return _Search(theta, kept, candidate, length, jnp.max(jnp.where(lost, jnp.inf, distance)), state.count + 1)
 
-    first = look(near)
-    # zero is a better start where the guess is far off, or its density not finite
-    to_zero = ~(first.value >= rows.by_group(jnp.zeros_like(near)))
-    left = jnp.where(jnp.any(to_zero), jnp.inf, _distance(first))
-    start = _Search(near, first, jnp.ones_like(first.value), to_zero, left, jnp.zeros((), jnp.int32))
+    nowhere = _Look(jnp.full(n, -jnp.inf), jnp.zeros((r, n)), jnp.broadcast_to(jnp.eye(r)[..., None], (r, r, n)))
+    start = _Search(jnp.zeros((r, n)), nowhere, near, jnp.ones(n), jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
     found = jax.lax.while_loop(lambda s: (s.left > CLOSE) & (s.count < MOST_STEPS), newton, start)
     last = jnp.where(found.left > CLOSE, 0.0, _step(found.look))
     return found.theta + last, found.look.root
@@ -106,11 +106,6 @@ def group_modes(
 def _step(at: _Look) -> Float[Array, "r n"]:
     """Return Newton's step."""
     return small_blocks.solve_upper(at.root, at.whitened)
-
-
-def _distance(at: _Look) -> Float[Array, ""]:
-    """Return the largest squared length of the next step, in sds."""
-    return jnp.max(jnp.sum(at.whitened**2, axis=0))
 
 
 def _look(rows: RowLikelihood, precision: Float[Array, "r r"], theta: Float[Array, "r n"]) -> _Look:

@@ -2,10 +2,10 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Generator, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,12 +14,14 @@ from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.marginal.coordinates import log_volume, slopes, to_shared, volume_slopes
+from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import Nodes, default_nodes, marginal_score, marginal_value, mixed_parts
 from natvi.x64 import float64
 
 POINTS_AT_ONCE = 64  # per compiled call, at most
 CELLS_AT_ONCE = 4096  # rows times points that are worked on together
+FEW_CELLS = 8192  # with so few, what runs faster is not worth the longer wait for the compiler
 PIECES = 4  # calls for each core, at least, that none waits long for the others
 
 
@@ -44,7 +46,6 @@ class MarginalDensity:
         self.target = target
         self.num_evaluated = 0
         self._watch = watch
-        self._rows = target.grouped[0].y.shape  # type: ignore[attr-defined]
         self._around = _surroundings(posterior)
 
     def values(self, points: Float[np.ndarray, "m g"]) -> Float[np.ndarray, " m"]:
@@ -85,11 +86,12 @@ class MarginalDensity:
                 found = function(self.target, self._around, batches, -(-len(some) // batch), nodes)
                 return [np.asarray(a)[: len(some)] for a in found]
 
-        parts = []
-        alone = (function, jax.tree.structure(self.target), self._around.slopes.shape, self._rows)
-        with contextlib.closing(_side_by_side(look, range(0, m, size), alone not in _compiled)) as found:
+        parts, program = [], _name(function, self.target, self._around)
+        if program in _coming:
+            _coming.pop(program).result()
+        with contextlib.closing(_side_by_side(look, range(0, m, size), program not in _compiled)) as found:
             for part in found:
-                _compiled.add(alone)
+                _compiled.add(program)
                 parts.append(part)
                 self.num_evaluated += len(part[0])
                 if self._watch is not None:
@@ -113,7 +115,39 @@ def _side_by_side(
         pool.shutdown(cancel_futures=True)  # nobody waits for the rest after Ctrl-C
 
 
-_compiled: set = set()  # for which shapes there are programs
+_compiled: set[Hashable] = set()  # the programs that there are
+_coming: dict[Hashable, Future] = {}  # those that are being compiled on another core
+
+
+def _name(function: Callable, target: SumOfTerms, around: Surroundings) -> Hashable:
+    """Return what tells one program from another."""
+    leaves, tree = jax.tree.flatten(target)
+    return function, tree, around.slopes.shape, tuple(np.shape(leaf) for leaf in leaves)
+
+
+def prepare(target: SumOfTerms, num_places: int, num_shared: int) -> None:
+    """Compile on another core what the check will need; what the marginal method needs too, where it often comes to it.
+
+    The Gaussian fit, which is compiled at the same time, of yes/no responses seldom passes its check.
+    """
+    if _cores() < 2:
+        return
+    likelihood, effects = mixed_parts(target)
+    zeros = (np.zeros(shape) for shape in (num_shared, (effects.r, num_places), (effects.r, num_shared, num_places)))
+    around = Surroundings(*zeros)
+    functions = [_values, _scores] if likelihood.family.name in ("bernoulli", "binomial") else [_values]
+    wanted = {_name(function, target, around): function for function in functions}
+    batches = np.zeros((POINTS_AT_ONCE // _batch(target), _batch(target), num_shared))
+    pool = ThreadPoolExecutor(1)
+    for program, function in wanted.items():
+        if program not in _compiled and program not in _coming:
+            _coming[program] = pool.submit(_compile, function, target, around, batches)
+    pool.shutdown(wait=False)
+
+
+def _compile(function: Callable, target: SumOfTerms, around: Surroundings, batches: np.ndarray) -> None:
+    with float64():
+        function(target, around, batches, 0, default_nodes(target))
 
 
 @cache
@@ -158,7 +192,12 @@ def _program(one: Callable, with_scores: bool) -> Callable:
         filled = jax.lax.fori_loop(0, count, add, room if with_scores else room[:1])
         return tuple(a.reshape(-1, *a.shape[2:]) for a in filled)
 
-    return jax.jit(every)
+    thorough, quick = jax.jit(every), quick_jit(every)
+
+    def call(target: SumOfTerms, *rest: Any) -> tuple[Array, ...]:
+        return (quick if mixed_parts(target)[0].y.size <= FEW_CELLS else thorough)(target, *rest)
+
+    return call
 
 
 _values = _program(marginal_value, False)

@@ -58,14 +58,19 @@ class Shape(NamedTuple):
         return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0)
 
     @property
+    def far_off(self) -> bool:
+        """Whether a mean or an sd is off by more than twice as much: what few draws, whose errors are rough, can say."""
+        return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0, 2.0)
+
+    @property
     def clearly_right(self) -> bool:
         """Whether no mean and no sd can be off, whatever the noise."""
         return self.effective >= thresholds.LEAST_SURE and not self._beyond(1.0)
 
-    def _beyond(self, sign: float) -> bool:
+    def _beyond(self, sign: float, times: float = 1.0) -> bool:
         errors = -sign * float(ndtri(thresholds.DOUBT / max(2 * len(self.shift), 1)))
-        moved = np.abs(self.shift) + errors * self.shift_error > thresholds.SHIFT
-        changed = np.abs(self.change) + errors * self.change_error > thresholds.CHANGE
+        moved = np.abs(self.shift) + errors * self.shift_error > times * thresholds.SHIFT
+        changed = np.abs(self.change) + errors * self.change_error > times * thresholds.CHANGE
         return bool(np.any(moved) or np.any(changed))
 
 
@@ -186,8 +191,9 @@ def look_closer(
         # in the order of `together`: both kinds of draws, then their mirror images
         shape = weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
         count = 4 * len(narrow)
-        right = shape is not None and shape.reliable and shape.clearly_right and count > thresholds.FIRST_LOOK
-        if shape is None or shape.clearly_off or right:
+        if shape is None or shape.far_off:
+            return shape
+        if count >= thresholds.FIRST_DRAWS and (shape.clearly_off or (shape.reliable and shape.clearly_right)):
             return shape
         hopeless = shape.off and shape.effective < thresholds.HOPELESS * count
         wanted = thresholds.FIRST_DRAWS if count < thresholds.FIRST_DRAWS else thresholds.GROWTH * count

@@ -59,7 +59,7 @@ class Shape(NamedTuple):
 
     @property
     def far_off(self) -> bool:
-        """Whether a mean or an sd is off by more than twice as much: what few draws, whose errors are rough, can say."""
+        """Whether a mean or an sd is off by more than twice as much, which few draws with rough errors can say."""
         return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0, 2.0)
 
     @property

@@ -20,8 +20,9 @@ from natvi.metrics.psis import weighted_quantiles
 from natvi.models.mixed.check import check_fit, judge_data, judge_separation, judge_shape, vague_components
 from natvi.models.mixed.conditional import ConditionalSampler
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.method import Positions, draw_marginal
+from natvi.models.mixed.marginal.method import FIRST_DRAWS, ROW_BUDGET, Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
+from natvi.models.mixed.marginal.settle import MarginalDraws, further
 from natvi.models.mixed.marginal.straight import fixed_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
@@ -227,6 +228,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         weights=draws.weights,
         sampler=sampler,
         pareto_k=draws.k,
+        more=partial(_more, MarginalDensity(stage.target, stage.posterior), draws, model.num_rows),
     )
     open_ends = (*_left_open(found), *_judge_large(found, stage))
     concerns = (
@@ -237,6 +239,12 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
+
+
+def _more(density: MarginalDensity, draws: MarginalDraws, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make the draws that are behind more than a thousand."""
+    found = further(density, draws, min(FIRST_DRAWS, int(ROW_BUDGET / num_rows)))
+    return found.shared, found.weights
 
 
 def _positions(model: MixedFit) -> Positions:

@@ -20,6 +20,7 @@ from natvi.metrics.psis import smooth_weights
 from natvi.models.mixed.marginal.density import MarginalDensity
 
 MEAN_ERROR, SD_ERROR = 0.035, 0.036  # that are small enough: on Table 11's data errors are half of them
+FURTHER = 1000  # seeds of further draws begin above
 ENOUGH_DRAWS = 2048  # from which 0.05 and 0.04 will do; the thresholds of "good" are twice as large
 LARGER = 0.05 / MEAN_ERROR, 0.04 / SD_ERROR
 
@@ -40,6 +41,7 @@ class MarginalDraws(NamedTuple):
         ratios: log p - log q of every draw.
         rounds: How many proposals were tried.
         steps: Steps of Newton's method to the mode.
+        source: Where further draws come from.
     """
 
     shared: np.ndarray
@@ -51,6 +53,7 @@ class MarginalDraws(NamedTuple):
     ratios: np.ndarray
     rounds: int = 1
     steps: int = 0
+    source: Source | None = None
 
 
 def weigh(
@@ -90,15 +93,38 @@ def settle(
     Returns:
         All draws with their weights.
     """
+    found = found._replace(source=source)
     while 2 * len(found.weights) <= most_draws and not settled(read(found.shared), found.weights):
         seed += 1
-        draws, log_q = source(len(found.weights), seed)
-        more = weigh(draws, density.values(draws), log_q)
+        more = _doubled(density, found, seed)
         if more is None:
-            return found
-        pooled = _weigh(np.concatenate([found.shared, more.shared]), np.concatenate([found.ratios, more.ratios]))
-        found = pooled._replace(rounds=found.rounds, steps=found.steps)
+            break
+        found = more
     return found
+
+
+def further(density: MarginalDensity, found: MarginalDraws, num_draws: int) -> MarginalDraws:
+    """Return at least as many draws, those that are there and more of their kind."""
+    seed = FURTHER
+    while len(found.weights) < num_draws:
+        seed += 1
+        more = _doubled(density, found, seed)
+        if more is None:
+            break
+        found = more
+    return found
+
+
+def _doubled(density: MarginalDensity, found: MarginalDraws, seed: int) -> MarginalDraws | None:
+    """Return twice as many draws, or None where there are no more."""
+    if found.source is None:
+        return None
+    draws, log_q = found.source(len(found.weights), seed)
+    more = weigh(draws, density.values(draws), log_q)
+    if more is None:
+        return None
+    pooled = _weigh(np.concatenate([found.shared, more.shared]), np.concatenate([found.ratios, more.ratios]))
+    return pooled._replace(rounds=found.rounds, steps=found.steps, source=found.source)
 
 
 def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) -> bool:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import jax
 import numpy as np
 
 from natvi.gaussian import ArrowPrecision
@@ -19,6 +20,7 @@ from natvi.linalg import ArrowVector
 from natvi.metrics.psis import weighted_quantiles
 from natvi.models.mixed.check import check_fit, judge_data, judge_separation, judge_shape, vague_components
 from natvi.models.mixed.conditional import ConditionalSampler
+from natvi.models.mixed.filling import shared_places, with_filling
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.method import FIRST_DRAWS, ROW_BUDGET, Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
@@ -296,13 +298,15 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
         return ()
     best = stage.fitted.elbo
     positions = np.array(list(stage.model.log_sd_positions().values()))
-    gaps = []
+    best_places, gaps = shared_places(stage.target, len(stage.posterior.mean.shared)), []
+    positions = positions if best_places is None else best_places[positions]
     with float64():
-        precision = stage.posterior.factor.square()
+        start = jax.device_put(with_filling(stage.target, stage.posterior))
+        precision = start.factor.square()
         for sign in (-1.0, 1.0):
-            shared = np.array(stage.posterior.mean.shared)
+            shared = np.array(start.mean.shared)
             shared[positions] += sign * np.log(FACTOR)
-            mean = ArrowVector(stage.posterior.mean.local, shared)  # type: ignore[arg-type]
+            mean = ArrowVector(start.mean.local, jax.device_put(shared))
             again = climb_groups(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
             if again.outcome is Outcome.CONVERGED:
                 gaps.append(again.elbo - best)

@@ -13,6 +13,7 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
+from natvi.models.mixed.filling import filled_points
 from natvi.models.mixed.marginal.density import FEW_CELLS
 from natvi.run.compiled_code import quick_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
@@ -47,6 +48,7 @@ class ConditionalSampler:
     def draw(self, shared: Float[np.ndarray, "s g"], seed: int) -> Float[np.ndarray, "s r n"]:
         """Draw the random effects once for every row of `shared`, in batches of one size."""
         (r, n), s = self.near.shape, len(shared)
+        shared = filled_points(self.target, shared)
         size = 1 << int(np.log2(np.clip(CELLS_AT_ONCE / (r * n), 1, MOST_AT_ONCE)))
         filled = np.concatenate([shared, np.repeat(shared[-1:], -s % size, axis=0)])
         found = np.empty((s, r, len(self.place)))

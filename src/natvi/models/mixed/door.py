@@ -16,6 +16,7 @@ from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.models.mixed.auto import MOST_ROWS, GaussianStage, choose, lazy_check
 from natvi.models.mixed.crossed.door import CrossedModel, crossed_model
 from natvi.models.mixed.draws import effect_covariances
+from natvi.models.mixed.filling import without_filling
 from natvi.models.mixed.marginal.density import prepare
 from natvi.models.mixed.noisy.method import Noise, fit_with_noise
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
@@ -131,7 +132,7 @@ class MixedModel(DrawsFromPrior):
             if fitting.method != "gva" and can_integrate(target) and len(self.y) <= MOST_ROWS:
                 prepare(target, *start.linear.local.shape[1:], len(start.linear.shared))
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
-        posterior = fitted.gaussian
+        posterior = without_filling(target, fitted.gaussian, len(self.prior.mean))
         covariances = effect_covariances(posterior)
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)

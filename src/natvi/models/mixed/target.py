@@ -11,6 +11,8 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
+from natvi.linalg.buckets import column_bucket
+from natvi.models.mixed.filling import filled_prior
 from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
@@ -46,7 +48,8 @@ def build_target(
         prior: Of the shared coordinates.
         weight: How often each row counts, trials included; None where every row counts once.
         constant: What the weighted rows lack: the log binomial coefficients.
-        fill_up: Whether to add empty groups up to the next of few sizes, for which programs are compiled already.
+        fill_up: Whether to add empty groups, and columns of zeros, up to the next of few sizes, for which programs are
+            compiled already.
 
     Returns:
         The target with a start.
@@ -54,12 +57,14 @@ def build_target(
     assert design.group_codes is not None and design.group_labels is not None
     p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
     layout = layout_rows(design.group_codes, num_groups, fill_up)
+    filling = column_bucket(p, len(y)) - p if fill_up else 0
+    X = np.concatenate([design.X.T, np.zeros((filling, len(y)))]) if filling else design.X.T
 
     def put(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
         return jax.device_put(layout.place(values, fill))
 
     rows = GroupedRows(
-        X=put(design.X.T),
+        X=put(X),
         Z=put(design.Z.T),
         offset=put(design.offset),
         filled=put(np.ones(len(y), dtype=bool), False),
@@ -69,11 +74,11 @@ def build_target(
     weights, real = None if weight is None else put(weight), layout.real_groups()
     likelihood = LikelihoodRows(rows, put(y), family, weight=weights, constant=jax.device_put(np.asarray(constant)))
     effects = RandomEffectsPrior(
-        r, p + int(family.has_dispersion), design.correlated, None if real is None else jax.device_put(real)
+        r, p + filling + int(family.has_dispersion), design.correlated, None if real is None else jax.device_put(real)
     )
-    target = SumOfTerms((likelihood, effects), prior_terms(prior))
+    target = SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
     shared, information = starting_values(design, y, family, weight)
-    shared = within_prior(shared, prior.scales)
+    shared = np.insert(within_prior(shared, prior.scales), [p] * filling, 0.0)
     start = compiled_starting_point(target, shared, np.asarray(information), layout.num_places)
     return MixedTarget(target, start, layout.place_of_group)
 

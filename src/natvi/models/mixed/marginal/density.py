@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
+from natvi.models.mixed.filling import filled_points, shared_places, with_filling
 from natvi.models.mixed.marginal.coordinates import log_volume, slopes, to_shared, volume_slopes
 from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
@@ -46,7 +47,8 @@ class MarginalDensity:
         self.target = target
         self.num_evaluated = 0
         self._watch = watch
-        self._around = _surroundings(posterior)
+        self._around = _surroundings(with_filling(target, posterior))
+        self._places = shared_places(target, posterior.mean.shared.shape[0])
 
     def values(self, points: Float[np.ndarray, "m g"]) -> Float[np.ndarray, " m"]:
         """Return log p(y, theta_g) at every point theta_g."""
@@ -72,7 +74,8 @@ class MarginalDensity:
         inner = np.stack([score @ slopes(phi) for score, phi in zip(scores, points, strict=True)])
         return values + log_volume(points, np), inner + volume_slopes(points)
 
-    def _evaluate(self, function: Callable, points: np.ndarray, nodes: Nodes) -> list[np.ndarray]:
+    def _evaluate(self, function: Callable, own: np.ndarray, nodes: Nodes) -> list[np.ndarray]:
+        points = filled_points(self.target, own)
         batch, m = _batch(self.target), len(points)
         # as many points a call as keep all cores busy; the program is the same for every number of them
         share = -(-m // (PIECES * _cores() * batch)) * batch
@@ -96,7 +99,12 @@ class MarginalDensity:
                 self.num_evaluated += len(part[0])
                 if self._watch is not None:
                     self._watch(self.num_evaluated, float(part[0][-1]))
-        return [np.concatenate(part) for part in zip(*parts, strict=True)]
+        found = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        if self._places is None:
+            return found
+        # log N(0; 0, 1) of every coefficient that is filling
+        values = found[0] + 0.5 * np.log(2 * np.pi) * (points.shape[1] - own.shape[1])
+        return [values, *(scores[:, self._places] for scores in found[1:])]
 
 
 def _side_by_side(

@@ -63,7 +63,7 @@ def test_empty_groups_change_nothing(formula: str) -> None:
 
 
 def test_columns_of_zeros_change_nothing() -> None:
-    """Five columns are filled up to six: the bound, the Gaussian and the marginal with its gradient stay what they are."""
+    """Five columns are filled up to six: the Gaussian and the marginal with its gradient stay what they are."""
     data = counts(17, 5)
     data = data.assign(**{f"z{k}": np.random.default_rng(k).standard_normal(len(data)) for k in range(3)})
     model = natvi.glmm("y ~ x + z0 + z1 + z2 + (1 | g)", data, family="poisson")

@@ -25,7 +25,7 @@ from jaxtyping import Array, Float
 
 from natvi.linalg import ArrowVector, small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
-from natvi.target.mixed.modes import RowLikelihood, group_modes
+from natvi.target.mixed.modes import CLOSE, CLOSER, RowLikelihood, group_modes
 from natvi.target.mixed.random_effects import RandomEffectsPrior
 from natvi.target.term import SumOfTerms
 
@@ -175,7 +175,8 @@ def _integrals(
     """Return log of the integral of every group, and the sums behind it."""
     likelihood, effects = mixed_parts(target)
     r, rows, W = effects.r, RowLikelihood(likelihood, shared), effects.precision_factor(shared)
-    mode, root = group_modes(rows, W @ W.T, near)
+    # differences of gradients are taken: nodes may not jump
+    mode, root = group_modes(rows, W @ W.T, near, CLOSER if with_slopes else CLOSE)
     # one loop, so that there is one copy of the rows: first it looks at the mode and an sd each way along every axis
     ways = np.concatenate([np.zeros((1, r)), np.eye(r), -np.eye(r)])
     first = len(ways)

@@ -16,7 +16,8 @@ from natvi.target.likelihood_rows import LikelihoodRows
 MOST_STEPS = 60  # of Newton's method
 FIRMNESS = 1e-12  # added to the diagonal of a Hessian, as a share of it
 FAR = 100.0  # squared distance of a guess from which zero may be nearer
-CLOSE = 0.05  # squared distance, in sds, from which one step more needs no look: it leaves some hundredths of an sd
+# squared distances, in sds, from which one step more needs no look: it leaves hundredths of an sd, or next to nothing
+CLOSE, CLOSER = 0.05, 1e-4
 
 
 class RowLikelihood:
@@ -74,7 +75,7 @@ class _Search(NamedTuple):
 
 
 def group_modes(
-    rows: RowLikelihood, precision: Float[Array, "r r"], near: Float[Array, "r n"]
+    rows: RowLikelihood, precision: Float[Array, "r r"], near: Float[Array, "r n"], close: float = CLOSE
 ) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
     """Return each group's mode, to some hundredths of an sd, and a Cholesky factor of the negative Hessian beside it.
 
@@ -98,8 +99,8 @@ def group_modes(
 
     nowhere = _Look(jnp.full(n, -jnp.inf), jnp.zeros((r, n)), jnp.broadcast_to(jnp.eye(r)[..., None], (r, r, n)))
     start = _Search(jnp.zeros((r, n)), nowhere, near, jnp.ones(n), jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
-    found = jax.lax.while_loop(lambda s: (s.left > CLOSE) & (s.count < MOST_STEPS), newton, start)
-    last = jnp.where(found.left > CLOSE, 0.0, _step(found.look))
+    found = jax.lax.while_loop(lambda s: (s.left > close) & (s.count < MOST_STEPS), newton, start)
+    last = jnp.where(found.left > close, 0.0, _step(found.look))
     return found.theta + last, found.look.root
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "accuracy", "crossed", "resume", "fuzz", "deep", "posteriors", "cold")
+BUILT = ("step", "glm", "glmm", "default", "accuracy", "crossed", "resume", "fuzz", "deep", "posteriors", "cold")
 PLANNED = ("all",)
 SEED = 20_240_701
 

@@ -32,7 +32,8 @@ class Shop:
         self.folder = folder
         self.programs = folder / "programs"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
-        self.environment = kept | {"NATVI_CACHE": str(self.programs)}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is byte-compiled
+        self.environment = kept | {"NATVI_CACHE": str(self.programs), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
     def run(self, command: Sequence[str], *, cold: bool = False) -> tuple[float, str]:
         """Run a program to its end; return the seconds from its start, and what it printed."""
@@ -84,7 +85,8 @@ def _measure_peers(report: Report, shop: Shop, figures: dict[tuple[str, str], fl
         try:
             seconds, _ = shop.run([program, *peer.words(str(shop.folder))])
         except RuntimeError as error:
-            report.note(f"{peer.tool} on {peer.name}: {str(error).splitlines()[-1]}")
+            if (note := f"{peer.tool} on {peer.name}: {str(error).splitlines()[-1]}") not in report.notes:
+                report.note(note)
             continue
         _keep_least(figures, (peer.name, peer.tool), seconds)
 

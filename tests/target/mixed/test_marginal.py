@@ -156,7 +156,7 @@ def brute_pair(name: str, case: MixedCase, beta: np.ndarray, covariance: np.ndar
 @pytest.mark.parametrize("sizes", [(6,), (1,)])
 def test_two_correlated_effects_against_panels(name, sizes):
     """The default number of nodes is good for about four decimals; a single count of zero, all edge, for less."""
-    close = 2e-4 if (name, sizes) == ("poisson", (1,)) else 1e-4
+    close = 4e-4 if (name, sizes) == ("poisson", (1,)) else 1e-4
     case = mixed_case(name, sizes, 2, seed=8)
     beta = np.array([0.4, -0.6])
     for s1, s2, rho in ((0.5, 0.5, 0.3), (1.0, 2.0, -0.5), (2.0, 1.0, 0.8)):

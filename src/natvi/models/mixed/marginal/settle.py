@@ -5,9 +5,9 @@ With normalised weights w the standard errors of the mean m of f, in its sds, an
     sqrt{sum_i (w_i - c)^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i (w_i - c)^2 ((f_i - m)^2 / v - 1)^2}
 
 with c = 0 for independent draws. Points that are spread evenly and have the proposal's moments leave the noise of the
-weights alone, c = 1/s; where the proposal's tails are meant to be heavier that is no noise either, and the smaller of
-both counts. A correlation close to one, or an sd that may be zero, has an sd to which few draws contribute: there it
-takes more of them.
+weights alone, c = 1/s; where its tails are meant to be heavier that is no noise either, so that the smaller of
+both counts where draws are few and their weights even. A correlation close to one, or an sd that may be zero, has an sd
+to which few draws contribute: there it takes more of them.
 """
 
 from collections.abc import Callable
@@ -19,10 +19,9 @@ from jaxtyping import Float
 from natvi.metrics.psis import smooth_weights
 from natvi.models.mixed.marginal.density import MarginalDensity
 
-MEAN_ERROR, SD_ERROR = 0.035, 0.036  # that are small enough: on Table 11's data errors are half of them
+MEAN_ERROR, SD_ERROR = 0.05, 0.04  # standard errors that are small enough; the thresholds of "good" are twice as large
+EVEN_MEAN_ERROR, EVEN_SD_ERROR = 0.035, 0.036  # of points spread evenly: on Table 11's data errors are half of them
 FURTHER = 1000  # seeds of further draws begin above
-ENOUGH_DRAWS = 2048  # from which 0.05 and 0.04 will do; the thresholds of "good" are twice as large
-LARGER = 0.05 / MEAN_ERROR, 0.04 / SD_ERROR
 
 Source = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # number of draws and seed to draws and their log density
 Reading = Callable[[np.ndarray], np.ndarray]
@@ -127,20 +126,19 @@ def _doubled(density: MarginalDensity, found: MarginalDraws, seed: int) -> Margi
     return pooled._replace(rounds=found.rounds, steps=found.steps, source=found.source)
 
 
-def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) -> bool:
-    """Whether means and sds of weighted draws are known well enough.
+def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"], even: bool = False) -> bool:
+    """Whether means and sds of weighted draws are known well enough; `even` for points that are spread evenly.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((2048, 1))
-        >>> uneven = np.repeat([0.1, 0.9], 32) / 32
-        >>> settled(x, np.full(2048, 1 / 2048)), settled(x[:64], uneven)
+        >>> settled(x, np.full(2048, 1 / 2048)), settled(x[:64], np.full(64, 1 / 64))
         (True, False)
     """
     mean = weights @ values
     squares = (values - mean) ** 2
     variance = np.maximum(weights @ squares, 1e-300)
     moments = squares / variance, 0.25 * (squares / variance - 1.0) ** 2
-    both = ((weights - c) ** 2 for c in (0.0, 1.0 / len(weights)))
-    of_mean, of_sd = np.sqrt(np.min([[w @ f for f in moments] for w in both], axis=0))
-    larger = LARGER if len(weights) >= ENOUGH_DRAWS else (1.0, 1.0)
-    return bool(np.all(of_mean <= larger[0] * MEAN_ERROR) and np.all(of_sd <= larger[1] * SD_ERROR))
+    noises = [weights**2, (weights - 1.0 / len(weights)) ** 2] if even else [weights**2]
+    of_mean, of_sd = np.sqrt(np.min([[noise @ f for f in moments] for noise in noises], axis=0))
+    limits = (EVEN_MEAN_ERROR, EVEN_SD_ERROR) if even else (MEAN_ERROR, SD_ERROR)
+    return bool(np.all(of_mean <= limits[0]) and np.all(of_sd <= limits[1]))

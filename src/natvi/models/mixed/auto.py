@@ -9,8 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
-import jax
 import numpy as np
+from jaxtyping import Array, Float
 
 from natvi.gaussian import ArrowPrecision
 from natvi.judge import ladder
@@ -30,6 +30,7 @@ from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
 from natvi.optimize.arrow_system import Natural
 from natvi.run import Fitted, Outcome, climb_groups
+from natvi.run.compiled_code import quick_jit
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.target import SumOfTerms
@@ -301,13 +302,11 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
     best_places, gaps = shared_places(stage.target, len(stage.posterior.mean.shared)), []
     positions = positions if best_places is None else best_places[positions]
     with float64():
-        start = jax.device_put(with_filling(stage.target, stage.posterior))
-        precision = start.factor.square()
+        start = with_filling(stage.target, stage.posterior)
         for sign in (-1.0, 1.0):
             shared = np.array(start.mean.shared)
             shared[positions] += sign * np.log(FACTOR)
-            mean = ArrowVector(start.mean.local, jax.device_put(shared))
-            again = climb_groups(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
+            again = climb_groups(stage.target, _natural_at(start, shared), max_steps=STARTS_STEPS)
             if again.outcome is Outcome.CONVERGED:
                 gaps.append(again.elbo - best)
     if not gaps:
@@ -321,3 +320,10 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
         "there is more than one maximum; fit with method='marginal'"
     )
     return (Trust(CARE, (words,), numbers),)
+
+
+@quick_jit
+def _natural_at(posterior: ArrowPrecision, shared: Float[Array, " g"]) -> Natural:
+    """Return natural parameters of the same Gaussian around other shared coordinates."""
+    precision = posterior.factor.square()
+    return Natural(precision.matvec(ArrowVector(posterior.mean.local, shared)), precision)

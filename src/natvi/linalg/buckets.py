@@ -1,13 +1,14 @@
 """Sizes in steps, so that the next data set of a similar size finds its program compiled.
 
 A program is compiled for the shapes of its arrays. Rows, groups and chunks are therefore filled up to the next of
-few sizes: four steps for every doubling up to 128, eight beyond, so that at most a quarter, or an eighth, is filling.
+few sizes: four steps for every doubling up to 1,024, eight beyond, so that at most a quarter, or an eighth, is filling,
+and that nine tenths of the groups often have the size of all.
 Columns of a small table are filled up likewise, so that a model with one term fewer finds its program too.
 Where there is so much data that the compiler's time does not count, sizes stay as they are.
 """
 
 LARGEST = 16384
-COARSE = 128
+COARSE = 1024
 MOST_NUMBERS = 100_000  # in a table that is filled up with columns
 
 

@@ -1,6 +1,7 @@
 """Rows that count for nothing fill data up to few sizes: no answer changes, and the next data set compiles nothing."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -27,7 +28,7 @@ def test_rows_that_count_for_nothing_change_nothing(structure: str) -> None:
     with float64():
         plain, filled = (build_target(*parts, fill_up=fill_up) for fill_up in (False, True))
         assert [target.rows.X.shape[0] for target in (plain, filled)] == [83, bucket(83)]
-        theta = np.array([0.3, 0.2, -0.1, 0.5])
+        theta = jnp.array([0.3, 0.2, -0.1, 0.5])
         assert float(filled.value(theta)) == pytest.approx(float(plain.value(theta)), rel=1e-13)
         first, second = (climb_rows(target, structure) for target in (plain, filled))
     assert second.elbo == pytest.approx(first.elbo, rel=1e-12)

@@ -21,6 +21,7 @@ from natvi.models.mixed.marginal import method
 
 MANY, SIZE, EVALUATIONS = {"Diabetes": 8192}, 1000, {"Diabetes": 5}
 DEFAULT_MANY, DEFAULT_EVALUATIONS, POOL = 16_384, 50, 4000
+NAMES = tuple(problem.name for problem in PROBLEMS)
 SMALL = ("Epilepsy", "sleepstudy")
 LONG_POOL = {"Diabetes": 2000}
 

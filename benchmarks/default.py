@@ -15,6 +15,7 @@ from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, thread_counts
 
 RUNS = {"Toenail": 10, "HERS": 5, "Diabetes": 2}
+NAMES = tuple(RUNS)
 OURS, PEER = "natvi auto", "glmmTMB"
 
 

@@ -90,8 +90,8 @@ class MarginalDensity:
                 return [np.asarray(a)[: len(some)] for a in found]
 
         parts, program = [], _name(function, self.target, self._around)
-        if program in _coming:
-            _coming.pop(program).result()
+        if program in _coming and _coming.pop(program).exception() is None:  # else it is compiled here, or fails here
+            _compiled.add(program)
         with contextlib.closing(_side_by_side(look, range(0, m, size), program not in _compiled)) as found:
             for part in found:
                 _compiled.add(program)

@@ -8,7 +8,20 @@ from typing import Any
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "crossed", "resume", "fuzz", "deep", "posteriors", "cold", "hosts")
+BUILT = (
+    "step",
+    "glm",
+    "glmm",
+    "default",
+    "accuracy",
+    "crossed",
+    "resume",
+    "fuzz",
+    "deep",
+    "posteriors",
+    "cold",
+    "hosts",
+)
 PLANNED = ("all",)
 SEED = 20_240_701
 

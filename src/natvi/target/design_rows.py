@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import Formed
@@ -28,13 +28,14 @@ HALVED_COLUMNS = 64
 
 
 class Observations(NamedTuple):
-    """Covariates and responses; offset and weight may be left out."""
+    """Covariates and responses; offset and weight may be left out. Rows that are not `filled` count for nothing."""
 
     X: Float[Array, "k p"]
     y: Float[Array, " k"]
     offset: Float[Array, " k"] | None = None
     weight: Float[Array, " k"] | None = None
     columns: Float[Array, "p k"] | None = None  # X once more, transposed: X' W X is nearly twice as fast with it
+    filled: Bool[Array, " k"] | None = None
 
     def gram(self, weights: Float[Array, " k"]) -> Float[Array, "p p"]:
         """Return X' diag(weights) X; of many columns a quarter is taken from the other side of the diagonal."""
@@ -206,7 +207,8 @@ class DesignRows(eqx.Module):
         return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
 
     def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
-        return each if self.rows.weight is None else self.rows.weight * each
+        weighted = each if self.rows.weight is None else self.rows.weight * each
+        return weighted if self.rows.filled is None else jnp.where(self.rows.filled, weighted, 0.0)
 
     def _predictor(self, theta: Float[Array, " d"]) -> Float[Array, " k"]:
         eta = self.rows.X @ theta[: self.p]

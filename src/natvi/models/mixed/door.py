@@ -14,9 +14,12 @@ from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
 from natvi.hosts.tables import is_spread
 from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
+from natvi.models.mixed.auto import MOST_ROWS, GaussianStage, choose, lazy_check
 from natvi.models.mixed.crossed.door import CrossedModel, crossed_model
-from natvi.models.mixed.noisy.method import Noise, fit_with_noise, local_covariances
+from natvi.models.mixed.draws import effect_covariances
+from natvi.models.mixed.filling import without_filling
+from natvi.models.mixed.marginal.density import prepare
+from natvi.models.mixed.noisy.method import Noise, fit_with_noise
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.spread.door import SpreadMixed, spread_glmm
@@ -35,7 +38,8 @@ from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.loop import LoopState
-from natvi.x64 import float64, to_host
+from natvi.target.mixed.marginal import can_integrate
+from natvi.x64 import float64
 
 METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
 ARROW = "arrow"
@@ -127,9 +131,11 @@ class MixedModel(DrawsFromPrior):
             named = partial(self._fitted, place=place)
             if fitting.is_noisy:
                 return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
+            if fitting.method != "gva" and can_integrate(target) and len(self.y) <= MOST_ROWS:
+                prepare(target, *start.linear.local.shape[1:], len(start.linear.shared))
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
-            covariances = to_host(local_covariances(fitted.gaussian))
-        posterior = fitted.gaussian
+        posterior = without_filling(target, fitted.gaussian, len(self.prior.mean))
+        covariances = effect_covariances(posterior)
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
         chosen = choose(stage, fitting.method, progress)

@@ -1,18 +1,15 @@
 """A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowVector
-from natvi.models.mixed.draws import draw_in_batches
+from natvi.models.mixed.draws import arrow_draws
 from natvi.models.mixed.groups import group_codes, plain_labels
 from natvi.models.mixed.marginal.whole_groups import whole_groups
 from natvi.models.mixed.predict import draw_effects, predictor_moments
@@ -36,7 +33,6 @@ from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
-from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 GROUPS = ("known", "new", "population")
@@ -134,9 +130,7 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)`, in the coordinates of the fit."""
-        with float64():
-            draw = partial(_draw, jax.device_put(self.posterior))
-        return draw_in_batches(draw, num_samples, seed, self.local_sds.size, keep_local)
+        return arrow_draws(self.posterior, num_samples, seed, keep_local)
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -278,8 +272,3 @@ class MixedFit(SharedCoordinates, HasTerms):
             "choice": self.choice,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
-
-
-@jax.jit
-def _draw(posterior: ArrowPrecision, keys: jax.Array) -> ArrowVector:
-    return jax.lax.map(posterior.sample, keys, batch_size=16)

@@ -95,8 +95,9 @@ def _start(target: DesignRows, sample: DesignRows | None) -> Float[Array, " d"]:
 
 def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     """Return least squares on the scale of the link, and the dispersion that suits it best."""
-    X, y, offset, weight, _ = target.rows
+    X, y, offset, weight, _, filled = target.rows
     w = jnp.ones_like(y) if weight is None else weight
+    w = w if filled is None else jnp.where(filled, w, 0.0)
     rough = target.family.start(y) - (0.0 if offset is None else offset)
     prior = target.prior
     p = target.p

@@ -1,6 +1,6 @@
 """Every run of the suite in a worker process, with a limit of time; what was found is kept.
 
-One line for each member, data seed and fit seed (natvi), or member and tool (peers), in the folder named by
+One line for each member, data seed and fit seed (natvi), or member, tool and data seed (peers), in the folder named by
 NATVI_POSTERIORS, by default ~/.cache/natvi/posteriors. Files of natvi's outcomes are named after its sources and the
 suite's, those of peers after the suite's alone: a campaign that was interrupted goes on where it was.
 """
@@ -42,9 +42,9 @@ class Campaign:
         """Return what natvi's fit found, now or earlier."""
         return self._recall("fit", FIT_LIMIT, slug, data_seed, fit_seed)
 
-    def peer(self, slug: str, tool: str) -> dict[str, Any]:
+    def peer(self, slug: str, tool: str, data_seed: int) -> dict[str, Any]:
         """Return what another tool found, now or earlier."""
-        return self._recall("peer", PEER_LIMIT, slug, tool)
+        return self._recall("peer", PEER_LIMIT, slug, tool, data_seed)
 
     def _recall(self, command: str, limit: float, *words: Any) -> dict[str, Any]:
         path, key = self._files[command], list(words)

@@ -5,7 +5,7 @@ A fit is compiled anew each time: its CPU seconds hold tracing and compilation, 
 
 import platform
 import time
-from functools import cache
+from functools import cache, lru_cache
 from importlib import metadata, util
 from typing import Any
 
@@ -15,7 +15,7 @@ import natvi
 from benchmarks.answering import Answer, answer_commands
 from benchmarks.posteriors import peers
 from benchmarks.posteriors.measure import can_serve, compare, flat
-from benchmarks.posteriors.nuts import data_of, free_draws, quality, true_draws
+from benchmarks.posteriors.nuts import Program, data_of, free_draws, quality, true_draws
 from benchmarks.posteriors.suite import find_member
 
 PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "numpyro", "blackjax", "optax", "pymc")
@@ -25,7 +25,13 @@ PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "numpyro", "blackjax", "optax", "
 def known(module: str, slug: str, seed: int) -> Any:
     """Return the member, its data and its true draws."""
     member = find_member(module, slug)
-    return member, data_of(member, seed), true_draws(member, seed)
+    return member, data_of(member, seed), true_draws(member, seed, sampler(module, slug))
+
+
+@lru_cache(maxsize=2)
+def sampler(module: str, slug: str) -> Program:
+    """Return the member's sampler, which is compiled once for all of its data sets."""
+    return Program(find_member(module, slug))
 
 
 def truth(module: str, slug: str, seed: str) -> Answer:
@@ -65,9 +71,9 @@ def fit(module: str, slug: str, data_seed: str, fit_seed: str) -> Answer:
     }
 
 
-def peer(module: str, slug: str, tool: str) -> Answer:
+def peer(module: str, slug: str, tool: str, data_seed: str) -> Answer:
     """Fit once by another tool."""
-    member, data, draws = known(module, slug, 0)
+    member, data, draws = known(module, slug, int(data_seed))
     cpu = time.process_time()
     mean, sd, names = peers.fit(tool, member, data, _floats(member.start(data)))
     accuracy = compare(mean, sd, flat(draws, names))

@@ -17,6 +17,7 @@ from benchmarks.posteriors import peers
 from benchmarks.posteriors.measure import can_serve, compare, flat
 from benchmarks.posteriors.nuts import Program, data_of, free_draws, quality, true_draws
 from benchmarks.posteriors.suite import find_member
+from natvi.models.density.programs import forget_programs
 
 PACKAGES = ("natvi", "jax", "jaxlib", "numpy", "numpyro", "blackjax", "optax", "pymc")
 
@@ -43,8 +44,12 @@ def truth(module: str, slug: str, seed: str) -> Answer:
 
 
 def fit(module: str, slug: str, data_seed: str, fit_seed: str) -> Answer:
-    """Fit with the defaults, twice: the second time programs may be known."""
+    """Fit with the defaults, twice: the first time nothing is compiled, as in a new process; the second time all is."""
+    import jax
+
     member, data, draws = known(module, slug, int(data_seed))
+    forget_programs()
+    jax.clear_caches()
 
     def logdensity(p: Any) -> Any:
         return member.logdensity(p, data)

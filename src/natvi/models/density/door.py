@@ -8,12 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.judge.tails import judge_tails
 from natvi.judge.trust import REFUSE, Trust
 from natvi.models.density.batches.fit import fit_rows
 from natvi.models.density.batches.opening import read_rows
 from natvi.models.density.bound import bound_of
 from natvi.models.density.climbing.fitting import Optimum, find_optimum
-from natvi.models.density.evaluator import Evaluator, LooksAtPoints
+from natvi.models.density.evaluator import Evaluator, LooksAtPoints, read_pairs
 from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
@@ -149,6 +150,7 @@ def fit(
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
+    concerns = (*answer.concerns, *_tails(model, answer))
     return Result(
         model=model,
         method=answer.method,
@@ -159,7 +161,7 @@ def fit(
         seconds=watch.read(),
         trace=found.state.trace,
         state=found.state,
-        check=lambda: answer.concerns,
+        check=lambda: concerns,
         steps=found.steps,
     )
 
@@ -174,6 +176,7 @@ def _fit_batches(
         done = fit_rows(logdensity, space, rows, settings, **options)
         found = done.found._replace(num_points=0)
         model = _model(done.evaluator, space, done.answer, found, done.notes, settings.seed)
+    concerns = (*done.answer.concerns, *_tails(model, done.answer))
     fitted = done.fitted
     elbo, elbo_se = done.answer.bound or (done.found.bound, 0.0)
     return Result(
@@ -187,7 +190,7 @@ def _fit_batches(
         seconds=watch.read(),
         trace=done.found.state.trace if fitted is None else fitted.trace,
         state=None if fitted is None else fitted.state,
-        check=lambda: done.answer.concerns,
+        check=lambda: concerns,
         steps=done.found.steps if fitted is None else fitted.steps,
     )
 
@@ -225,6 +228,13 @@ def _climb_higher(
     return answer._replace(gaussian=found.gaussian, notes=notes, bound=answer.bound or bound)
 
 
+def _tails(model: DensityFit, answer: Answer) -> tuple[Trust, ...]:
+    """Say which sds of the tables are chance, where these are made of draws."""
+    if not len(model.draws) or any(one.level == REFUSE for one in answer.concerns):
+        return ()
+    return judge_tails(model.parameters.entries, model.draws, answer.effective or float(len(model.draws)))
+
+
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:
     """Say along which parameters the density does not end."""
     if found.outcome is not Outcome.UNBOUNDED:
@@ -245,8 +255,7 @@ def _model(
 ) -> DensityFit:
     draws = answer.read
     if draws is None and not space.is_plain:
-        half = np.random.default_rng([seed, 4]).standard_normal((TABLE_DRAWS // 2, len(space.start)))
-        draws = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+        draws = read_pairs(evaluator, answer.gaussian, TABLE_DRAWS, np.random.default_rng([seed, 4]))
     return DensityFit(
         space.parameters,
         space.free,

@@ -6,7 +6,7 @@ NumPy's.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -98,3 +98,16 @@ class Evaluator:
     def values(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, " s"]:
         """Return log p at many points."""
         return self(theta).values
+
+
+def read_pairs(evaluator: LooksAtPoints, gaussian: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the user's numbers `(count, k)` at antithetic draws of a Gaussian, a batch at a time."""
+    half = rng.standard_normal((count // 2, len(gaussian.mean)))
+    read: np.ndarray | None = None
+    for at in range(0, len(half), BATCH):
+        for sign, start in ((1.0, at), (-1.0, at + len(half))):
+            piece = evaluator(gaussian.at(sign * half[at : at + BATCH])).read
+            read = np.empty((2 * len(half), piece.shape[1])) if read is None else read
+            read[start : start + len(piece)] = piece
+    assert read is not None
+    return read

@@ -11,7 +11,7 @@ import numpy as np
 
 from natvi.models.density.bound import bound_of
 from natvi.models.density.climbing.fitting import Optimum, find_optimum
-from natvi.models.density.evaluator import Density, Evaluator
+from natvi.models.density.evaluator import Density, Evaluator, read_pairs
 from natvi.models.density.space.maps import Space
 from natvi.models.density.structures.choice import SMALL, Structure
 from natvi.models.density.structures.layout import find_arrow
@@ -98,8 +98,7 @@ def fit_standardised(
     answer = judge(evaluator, straight.optimum, space.parameters.entries, settings.method, rng, z)
     read = answer.read
     if read is None:
-        half = rng.standard_normal((DRAWS // 2, d))
-        read = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+        read = read_pairs(evaluator, answer.gaussian, DRAWS, rng)
     bound = bound_of(evaluator, straight.optimum, np.random.default_rng([seed, 7]))
     effective = answer.effective or DRAWS
     return Answer(answer.method, found.gaussian, read, answer.concerns, effective, (straight.note,), bound)

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from benchmarks.posteriors.campaign import Campaign
+from benchmarks.posteriors.page import page
 from benchmarks.posteriors.peers import FULL, LARGEST, installed
 from benchmarks.posteriors.suite import MEMBERS, OWN, members
 from benchmarks.posteriors.tell import tell_all, tell_member, tell_peer
@@ -48,3 +49,5 @@ def run(report: Report, only: Sequence[str] = (), *, module: str = OWN, peers: b
                 tell_peer(
                     report, known[slug], tool, campaign.peer(slug, tool, data_seeds[0]), truths[slug], campaign.versions
                 )
+    if report.path is not None:
+        report.path.with_suffix(".md").write_text(page(report.document()), "utf-8")

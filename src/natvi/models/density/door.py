@@ -14,6 +14,7 @@ from natvi.models.density.batches.fit import fit_rows
 from natvi.models.density.batches.opening import read_rows
 from natvi.models.density.bound import bound_of
 from natvi.models.density.climbing.fitting import Optimum, find_optimum
+from natvi.models.density.effort import warn_of_effort
 from natvi.models.density.evaluator import Evaluator, LooksAtPoints, read_pairs
 from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
@@ -134,6 +135,7 @@ def fit(
         opened = open_density(logdensity, space, seed)
         evaluator = opened.evaluator
         shape = choose_structure(structure, opened.density, opened.start)
+        warn_of_effort(evaluator, opened.start, shape, seed)
         with Watch(progress, checkpoint, keeping["checkpoint_seconds"], (logdensity, space.start, seed)) as loop:
             found = find_optimum(
                 *(evaluator, opened.start, shape),
@@ -208,7 +210,7 @@ def _answer(opened: Opened, found: Optimum, space: Space, shape: Structure, sett
     answer = judge(
         *(evaluator, found, space.parameters.entries, settings.method, rng),
         shape.points("judge", len(space.start), seed),
-        elsewhere=lambda: fit_standardised(opened.density, space, shape, found, settings),
+        elsewhere=lambda: fit_standardised(opened.density, evaluator, space, shape, found, settings),
     )
     return answer if answer.bound else answer._replace(bound=bound)
 
@@ -217,7 +219,7 @@ def _climb_higher(
     opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings, bound: tuple[float, float]
 ) -> Answer:
     """Hand the fit on to a flow or to NUTS, in coordinates in which a hierarchy is no funnel."""
-    straight = straighten(opened.density, space, shape, found, settings)
+    straight = straighten(opened.density, opened.evaluator, space, shape, found, settings)
     if straight is None:
         where, carry, evaluator, notes = found.wider, None, opened.evaluator, ()
     else:

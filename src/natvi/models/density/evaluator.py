@@ -67,15 +67,15 @@ class Evaluator:
         self.space = space
         self.points = 0  # looked at so far
 
-        def log_p(t: Array) -> Array:
+        def log_p(t: Array) -> tuple[Array, Array]:
             theta, log_det = (t, 0.0) if carry is None else carry(t)
-            return jnp.asarray(density(theta), t.dtype) + log_det
+            return jnp.asarray(density(theta), t.dtype) + log_det, theta
 
         def look(t: Array) -> tuple[Array, ...]:
-            value, gradient = jax.value_and_grad(log_p)(t)
+            (value, theta), gradient = jax.value_and_grad(log_p, has_aux=True)(t)
             if carry is None and space.is_plain:
                 return value, gradient
-            return value, gradient, space.read(t if carry is None else carry(t)[0])
+            return value, gradient, space.read(theta)
 
         with float64():
             self.at_once = program_of(look, len(space.start))

@@ -42,8 +42,8 @@ def page(document: dict[str, Any]) -> str:
         "# Log-densities: natvi beside other ways to a posterior in one call",
         f"`python -m benchmarks posteriors`, {document['date']}, commit {document['commit']}; {machine['cpu']}, one "
         f"core of {machine['cores']}, {machine['memory_gib']:.0f} GiB; {settings}. Accurate: every mean within 0.1 "
-        "posterior sds and every sd within 10%, in the user's space, held against NUTS or exact draws. Far off: beyond 0.25 sds "
-        "or 25%. CPU seconds hold tracing and compilation; warm ones are those of the same fit once more.",
+        "posterior sds and every sd within 10%, in the user's space, held against NUTS or exact draws. Far off: beyond "
+        "0.25 sds or 25%. CPU seconds hold tracing and compilation; warm ones are those of the same fit once more.",
         _asked(cells),
         "## Member by member",
         _members(cells, members),

@@ -12,13 +12,14 @@ from natvi.models.density.check import Weighed
 from natvi.models.density.evaluator import LooksAtPoints
 from natvi.models.density.structures.dense import Dense
 
-CHAINS = {64: 1024, 128: 512}  # in up to so many dimensions
+CHAINS = {64: 1024, 300: 512}  # in up to so many dimensions
 FEWEST_CHAINS = 256  # beyond
 ROUND, ROUNDS = 10, 5  # transitions of a round, each as long as all before it together; rounds at most
 MOST_POINTS, MOST_NUMBERS = 2_500_000, 1e8  # of all rounds: points, and points times dimensions
 DIVERSE = 0.2  # share of the draws that are effective as starts of chains
 WORTH = 2.5  # independent draws for every chain
 LEAST_NOISE = 0.2  # that is believed
+SHARPENED = 20  # transitions at most, after which chains are sharpened: others are far from a Gaussian, and long
 FINER = 0.4  # times the step of the round before, where trajectories go wrong
 LIMITS = Mixing(memory=0.3, drift=0.15, energy=0.4, stuck=0.03, rough=0.005)
 # of longer chains: less energy, but no memory
@@ -120,7 +121,7 @@ def move_draws(
         transitions += length
         found = _collect(chains, transitions, found if rough else None)
         if found.settled:
-            return found if transitions > ROUND else _sharpened(evaluator, metric, chains, found)
+            return found if transitions > SHARPENED else _sharpened(evaluator, metric, chains, found)
         theta, step, known = chains.theta[-1], chains.step, chains.last
         if chains.rough > LIMITS.rough:
             rough, step = True, FINER * step

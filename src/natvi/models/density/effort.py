@@ -13,7 +13,7 @@ from natvi.models.density.structures.choice import Structure
 LOOKS = {"climb": 60, "polish": 30, "response": 33}  # at sets of points, in fits of many kinds
 STEPS_OF_CHAINS = 40
 COPIES = 6  # of the largest set of points: z, theta, gradients, whitened ones, what is read, a spare
-LONG, LARGE = 60.0, 2e9  # seconds and bytes from which the user is told
+LONG, LARGE = 120.0, 2e9  # seconds and bytes from which the user is told
 
 
 def warn_of_effort(

@@ -17,7 +17,7 @@ from natvi.models.density.space.maps import Space, open_space
 from natvi.x64 import float64
 
 CHAINS, WARM_UP, KEPT = 4, 1000, 2000  # draws of a round
-ENOUGH, MOST_ROUNDS, MEASURED = 3000, 12, 500  # effective draws; rounds; dimensions in which they are counted
+ENOUGH, MOST_ROUNDS, MEASURED = 1500, 12, 500  # effective draws; rounds; dimensions in which they are counted
 EXACT_DRAWS = 20_000
 TARGET_ACCEPTANCE = 0.9
 VARIABLE, DEFAULT = "NATVI_REFERENCE", "~/.cache/natvi/reference"

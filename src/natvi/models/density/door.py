@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.judge.far_away import judge_tail_powers
 from natvi.judge.tails import judge_tails
 from natvi.judge.trust import REFUSE, Trust
 from natvi.models.density.batches.fit import fit_rows
@@ -152,7 +153,7 @@ def fit(
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
-    concerns = (*answer.concerns, *_tails(model, answer))
+    concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
     return Result(
         model=model,
         method=answer.method,
@@ -235,6 +236,13 @@ def _tails(model: DensityFit, answer: Answer) -> tuple[Trust, ...]:
     if not len(model.draws) or any(one.level == REFUSE for one in answer.concerns):
         return ()
     return judge_tails(model.parameters.entries, model.draws, answer.effective or float(len(model.draws)))
+
+
+def _powers(evaluator: Evaluator, found: Optimum, space: Space, seed: int) -> tuple[Trust, ...]:
+    """Say where the density falls off too slowly."""
+    if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
+        return ()
+    return judge_tail_powers(evaluator, found.gaussian, space.free.entries, np.random.default_rng([seed, 9]))
 
 
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:

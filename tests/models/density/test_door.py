@@ -199,6 +199,12 @@ def test_tails_that_are_powers_are_noticed():
     assert endless.trust == "do not use" and "give a proper prior" in " ".join(endless.trust_reasons)
 
 
+def test_a_long_table_is_cut_where_it_is_printed():
+    result = natvi.fit(lambda t: -0.5 * jnp.sum(t**2), jnp.zeros(70), structure="diagonal")
+    assert "theta[59]" in repr(result) and "theta[60]" not in repr(result) and "and 10 more" in repr(result)
+    assert len(result.summary()) == 70
+
+
 def test_single_precision_is_noted():
     half = np.ones(3, np.float32)
 

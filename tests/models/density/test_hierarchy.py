@@ -86,8 +86,8 @@ def test_a_funnel_is_straightened():
     result = natvi.fit(funnel, {"v": 0.0, "x": jnp.zeros(4)})
     assert "4 groups of up to 1 and 1 shared" in repr(result)
     # no number of draws tells the sd of x, which is exp(9 / 4); that alone is said against the answer
-    assert result.trust == "use with care" and "the sd of x[" in result.trust_reasons[1]
-    assert "no mean is off" in " ".join(result.trust_reasons)
+    reasons = " ".join(result.trust_reasons)
+    assert result.trust == "use with care" and "the sd of x[" in reasons and "no mean is off" in reasons
     assert result.summary().loc["v", "sd"] == pytest.approx(3.0, rel=0.06)
     # all of the mass: log of the integral of N(0, 9) and four N(0, e^v)
     assert result.elbo == pytest.approx(0.5 * np.log(2 * np.pi * 9) + 2 * np.log(2 * np.pi), abs=1e-3)

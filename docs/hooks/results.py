@@ -96,7 +96,10 @@ def read(label: str) -> dict[str, Any]:
 
 
 def posteriors() -> str:
-    page = (REPOSITORY / "benchmarks" / "results" / "posteriors.md").read_text("utf-8")
+    path = REPOSITORY / "benchmarks" / "results" / "posteriors.md"
+    if not path.is_file():
+        return "Not run yet."
+    page = path.read_text("utf-8")
     return page.partition("\n")[2].replace("\n## ", "\n### ").strip()
 
 

@@ -35,6 +35,10 @@ class PointMass(NamedTuple):
         """Return zeros."""
         return jnp.zeros_like(self.mean.shared)
 
+    def shared_covariance(self) -> Float[Array, "g g"]:
+        """Return zeros."""
+        return jnp.zeros((self.mean.shared.shape[0],) * 2)
+
     def block(self, start: Int[Array, ""] | int, size: int) -> "PointMass":
         """Return the point of the groups `start` to `start + size` and the shared coordinates."""
         local = jax.lax.dynamic_slice_in_dim(self.mean.local, start, size, axis=-1)

@@ -18,6 +18,7 @@ from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.further_responses import complete_family
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
@@ -219,6 +220,7 @@ def glm(
         )
     design = build_design(parsed, data, missing, weights)
     rows, notes = rows_of_design(design, chosen.name)
+    chosen = complete_family(chosen, rows.y, design.response_name)
     model = _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
     words = {"prior": prior, "structure": structure, "weights": weights, "missing": missing}
     return replace(model, origin=Origin.of(formula, data, design.rows, family=family, link=link, **words))
@@ -273,6 +275,7 @@ def glm_arrays(
             raise ValueError("X has a column called Intercept already: leave intercept=True out, or rename the column.")
         matrix, columns = np.column_stack([np.ones(len(matrix)), matrix]), ("Intercept", *columns)
     rows, notes = rows_of_arrays(matrix, y, chosen.name, offset, weights, trials)
+    chosen = complete_family(chosen, rows.y, "y")
     return _model(None, chosen, rows, columns, prior, structure, notes, intercept=intercept)
 
 

@@ -21,6 +21,7 @@ from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.further_responses import complete_family
 from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
@@ -153,7 +154,7 @@ class MixedModel(DrawsFromPrior):
         assert design.group_labels is not None
         p, r = design.X.shape[1], design.Z.shape[1]
         shared = draw_prior(self.prior, num_draws, rng)
-        W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
+        W = precision_factors(r, shared[:, p + self.family.num_extras :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
         effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
         return Drawn(self.family, Covariates(design.X, design.offset, design.Z, design.group_codes), shared, effects)
@@ -247,6 +248,7 @@ def glmm(
     words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
     origin = Origin.of(formula, data, design.rows, **words)
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
+    chosen = complete_family(chosen, response.values, design.response_name)
     rows = gather(Covariates(design.X, design.offset), response, design.weights)
     if parsed.group is None:
         return replace(crossed_model(formula, chosen, design, response, rows, prior), origin=origin)

@@ -26,9 +26,9 @@ from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
-    apply_mean,
     check_word,
     drawn_columns,
+    drawn_means,
     gaussian_columns,
 )
 from natvi.models.regression.prior.choice import Prior
@@ -172,6 +172,9 @@ class MixedFit(SharedCoordinates, RegressionFit):
 
     def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        if kind != "link" and self.family.mean_given is not None:
+            drawn = self.draws_for(rows, PREDICTIVE_DRAWS, 0)
+            return drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob)
         return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
 
     def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
@@ -231,7 +234,8 @@ class MixedFit(SharedCoordinates, RegressionFit):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its group's effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -256,7 +260,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
         document = {
             "model": "glmm",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),

@@ -71,7 +71,7 @@ def build_target(
     )
     real = layout.real_groups()
     effects = RandomEffectsPrior(
-        r, p + int(family.has_dispersion), design.correlated, None if real is None else jnp.asarray(real)
+        r, p + family.num_extras, design.correlated, None if real is None else jnp.asarray(real)
     )
     target = SumOfTerms((likelihood, effects), prior_terms(prior))
     shared, information = starting_values(design, y, family, weight)

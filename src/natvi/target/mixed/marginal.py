@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from natvi.families.rows import take_extras
 from natvi.linalg import ArrowVector, small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
 from natvi.target.mixed.random_effects import RandomEffectsPrior
@@ -40,7 +41,7 @@ def default_nodes(target: SumOfTerms) -> int:
 
 def _is_gaussian(likelihood: LikelihoodRows) -> bool:
     """Whether f_i is quadratic in theta_i."""
-    return getattr(likelihood.family, "link", None) == "identity"
+    return bool(getattr(likelihood.family, "quadratic", False))
 
 
 def marginal_log_density(
@@ -59,7 +60,7 @@ def marginal_log_density(
     """
     by_group, log_volumes, mode = _integrals(target, shared, near, nodes)
     likelihood, _ = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    disp = take_extras(likelihood.family, shared, likelihood.p)
     prior = sum((term.value(ArrowVector(mode, shared)) for term in target.shared), jnp.zeros(()))
     return jnp.sum(by_group) - jnp.sum(log_volumes) + likelihood.normaliser(disp) + prior
 
@@ -70,7 +71,7 @@ def group_log_likelihoods(
     """Return log p(y_i | theta_g) of every group, its random effects integrated out, but for the rows' constants."""
     by_group, log_volumes, _ = _integrals(target, shared, near, None)
     likelihood, _ = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    disp = take_extras(likelihood.family, shared, likelihood.p)
     return by_group - log_volumes + likelihood.design.per_group(jnp.sum(likelihood.row_normalisers(disp), axis=0))
 
 
@@ -111,7 +112,7 @@ class RowLikelihood:
 
     def __init__(self, term: LikelihoodRows, shared: Float[Array, " g"]) -> None:
         self.term = term
-        self.disp = shared[term.p] if term.family.has_dispersion else None
+        self.disp = take_extras(term.family, shared, term.p)
         self.base = term.design.offset + jnp.tensordot(shared[: term.p], term.design.X, axes=1)
 
     def predictor(self, theta: Float[Array, "r n"]) -> Float[Array, "c K"]:
@@ -140,6 +141,8 @@ def _slope_and_root(
     """Return the gradient of every f_i, and the Cholesky factor of its negative Hessian."""
     design = rows.term.design
     slope, bend = rows.derivatives(rows.predictor(theta))
+    if not is_log_concave(rows.term):
+        bend = jnp.minimum(bend, 0.0)  # with the prior's precision the rest is positive definite
     grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - precision @ theta
     gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))
     hess = gram + precision[..., None]
@@ -148,6 +151,11 @@ def _slope_and_root(
         jnp.where(jnp.eye(hess.shape[0])[..., None] > 0, hess * (1.0 + FIRMNESS), hess) if hess.shape[0] > 1 else hess
     )
     return grad, small_blocks.cholesky(firm)
+
+
+def is_log_concave(likelihood: LikelihoodRows) -> bool:
+    """Whether every row is log-concave in its predictor."""
+    return bool(getattr(likelihood.family, "log_concave", True))
 
 
 class _Search(NamedTuple):
@@ -165,8 +173,8 @@ def group_modes(
 ) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
     """Return each group's mode and the Cholesky factor of the negative Hessian there.
 
-    Every family is log-concave in the predictor, so there is one mode. A step counts in the groups where it raises the
-    density; where it does not, a quarter of it is tried.
+    Where the family is log-concave in the predictor there is one mode; elsewhere a mode near the guess is found. A step
+    counts in the groups where it raises the density; where it does not, a quarter of it is tried.
     """
 
     def density(theta: Float[Array, "r n"]) -> Float[Array, " n"]:

@@ -5,7 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.families.rows import PredictorMoments
+from natvi.families.family import concave
+from natvi.families.rows import PredictorMoments, take_extras
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import ArrowVector
@@ -28,7 +29,7 @@ def rough_values(
     """
     rows = StartRows(design.X, design.Z, design.offset, correlated=False)
     found, information = starting_values(rows, y, family, weight)
-    start = design.X.shape[1] + int(family.has_dispersion)
+    start = design.X.shape[1] + family.num_extras
     shared = [found[:start]]
     for term in design.terms:
         at = omega_positions(term.r, term.correlated)
@@ -49,8 +50,10 @@ def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information
     eta, zero = design.predictor(mean), jnp.zeros(())
     moments = PredictorMoments(eta, jnp.zeros_like(eta))
     if target.family.has_dispersion:
-        moments = PredictorMoments(eta, jnp.zeros_like(eta), shared[p], zero, jnp.zeros_like(eta))
-    rows = target.row_expectations(moments)
+        q, disp = target.family.num_extras, take_extras(target.family, shared, p)
+        none = (zero, jnp.zeros_like(eta)) if q == 1 else (jnp.zeros((q, q)), jnp.zeros((q, *eta.shape)))
+        moments = PredictorMoments(eta, jnp.zeros_like(eta), disp, *none)
+    rows = target.row_expectations(moments, concave(target.family))
     matrix: BlockedMatrix = jax.tree.map(jnp.negative, design.gram(rows.d_eta_eta, b))
     A, B, pairs, S = matrix
     for term in target.effects:
@@ -73,6 +76,7 @@ def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information
         places = alone.start + jnp.arange(own.shape[0])
         S = S.at[places, places].add(jnp.maximum(own, 0.0))
     if target.family.has_dispersion:
-        S = S.at[p, p].add(information)
+        own = p + jnp.arange(target.family.num_extras)
+        S = S.at[own, own].add(information)
     precision = BlockedMatrix(A, B, pairs, S)
     return BlockedNatural(target.pattern.matvec(precision, mean), precision)

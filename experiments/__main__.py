@@ -17,6 +17,8 @@ LABELS = (
     "verdicts",
     "calibration",
     "slopes",
+    "responses",
+    "responsetimes",
 )
 SEED = 20_240_701
 

@@ -17,6 +17,7 @@ from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
+    PROBABILITIES,
     check_word,
     drawn_columns,
     drawn_means,
@@ -147,6 +148,8 @@ class GlmFit(RegressionFit):
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Return predictions for new rows, or for the training rows where there are none."""
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         rows = self.covariates_for(new_data, groups)
         index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)

@@ -26,6 +26,7 @@ from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
+    PROBABILITIES,
     check_word,
     drawn_columns,
     drawn_means,
@@ -143,6 +144,8 @@ class MixedFit(SharedCoordinates, RegressionFit):
         With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
         rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         check_word("groups", groups, GROUPS)
         if new_data is None:

@@ -3,9 +3,11 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from natvi.families.ordinal import category_probabilities
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
@@ -17,7 +19,7 @@ from natvi.models.regression import criticism
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.criticism import Drawn, Loo, Residuals
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, check_word, drawn_means
+from natvi.models.regression.predict import CHUNK_ROWS, KINDS, MEAN_DRAWS, PROBABILITIES, check_word, drawn_means
 from natvi.models.regression.prior.check import prior_concerns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
@@ -27,6 +29,7 @@ from natvi.models.regression.response import encode_response
 from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.models.regression.tables import interval_table
 from natvi.models.regression.words import Description, describe
+from natvi.x64 import float64
 
 
 class RegressionFit(ABC):
@@ -239,6 +242,31 @@ class RegressionFit(ABC):
         check_word("kind", kind, (*KINDS, "predictive"))
         eta = drawn.covariates.predictors(drawn.shared, drawn.local)
         return eta if kind == "link" else drawn_means(self.family, eta, drawn.log_dispersion)
+
+    def category_table(self, data: Any, groups: str) -> pd.DataFrame:
+        """Return the probability of every category, a column each, of every row: the mean over draws."""
+        if self.family.name != "ordinal":
+            raise ValueError(
+                f"kind={PROBABILITIES!r} is for family='ordinal'; this response is {self.family.name}. Its expectation "
+                "is kind='response'."
+            )
+        covariates = self.covariates_for(data, groups)
+        found = np.concatenate(
+            [
+                self._probabilities(covariates.take(slice(at, at + CHUNK_ROWS)))
+                for at in range(0, covariates.num_rows, CHUNK_ROWS)
+            ]
+        )
+        count, first = map(int, self.family.settings)
+        return pd.DataFrame(found, index=self.labels_of(data), columns=list(range(first, first + count)))
+
+    def _probabilities(self, covariates: Covariates) -> np.ndarray:
+        drawn = self.draws_for(covariates, MEAN_DRAWS, 0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        assert drawn.log_dispersion is not None
+        with float64():
+            disp = jnp.asarray(drawn.log_dispersion)[..., None]
+            return np.asarray(category_probabilities(self.family, jnp.asarray(eta), disp).mean(axis=0))
 
     def predictive_table(self, data: Any, groups: str, prob: float, num_draws: int, seed: int) -> pd.DataFrame:
         """Return mean, sd and interval of a new response of every row."""

@@ -139,8 +139,8 @@ def signed_times(values: np.ndarray, status: np.ndarray | None, name: str, index
     if wrong.any():
         raise ValueError(
             f"Times must be greater than zero; {name!r} holds {int(wrong.sum())} value(s) of {len(values)} that are "
-            f"not, e.g. {values[wrong][0]:g} in row {first_row(index, wrong)}. A time of zero is often one below the unit "
-            "of measurement: give half a unit, or leave such rows out."
+            f"not, e.g. {values[wrong][0]:g} in row {first_row(index, wrong)}. A time of zero is often one below the "
+            "unit of measurement: give half a unit, or leave such rows out."
         )
     if status is None:
         return values

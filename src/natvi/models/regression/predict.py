@@ -14,6 +14,8 @@ from natvi.models.regression.rows import Covariates
 from natvi.x64 import float64
 
 KINDS = ("response", "link")
+PROBABILITIES = "probabilities"  # of ordered categories
+MEAN_DRAWS = 500
 CHUNK_ROWS = 2_000  # worked on together; times 2,000 draws 32 MB
 # Trapezoidal rules: in z = (eta - m) / s where s is small, in eta, over the bend of the curve, where it is large.
 # The error is exp(-2 pi a / step) with a = pi/2 (cloglog; pi for the logit) in eta, pi/(2s) in z: below 1e-11.

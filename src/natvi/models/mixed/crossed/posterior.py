@@ -19,7 +19,7 @@ from natvi.models.regression.extras import natural, shown
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, check_word, drawn_columns, drawn_means
+from natvi.models.regression.predict import KINDS, PROBABILITIES, check_word, drawn_columns, drawn_means
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
@@ -160,6 +160,8 @@ class CrossedFit(RegressionFit):
         With groups="known" a level that the fit has not seen has a fresh effect, factor by factor; the labels of these
         levels are listed by factor in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         rows, index, new = self.covariates_for(new_data, groups), pd.RangeIndex(self.num_rows), {}
         if new_data is not None:

@@ -2,8 +2,8 @@
 
 Simulated groups, one predictor. NUTS samples the same posterior, with the random effects standardised. R's glmmTMB,
 lme4 and ordinal give maximum-likelihood estimates, whose distance is told in posterior sds. Then two data sets for the
-check of the model: ratings of lectures (InstEval) as numbers and as ordered categories, and zero-inflated counts as Poisson
-counts and as what they are.
+check of the model: ratings of lectures (InstEval) as numbers and as ordered categories, and zero-inflated counts as
+Poisson counts and as what they are.
 """
 
 import json

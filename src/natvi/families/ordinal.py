@@ -11,6 +11,7 @@ three functions of one number each, given the other widths; end categories have 
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +23,7 @@ from natvi.families.rows import PredictorMoments, RowExpectation
 from natvi.families.several import expected_over_several, outer_rule, whitened, with_derivatives
 from natvi.quadrature.binary_losses import cloglog_loss, expected_cloglog_loss
 from natvi.quadrature.softplus import expected_softplus, softplus
+from natvi.quadrature.softplus_ladder import LARGEST_SHIFT, softplus_ladder
 
 AWAY = 1e3  # where a threshold that does not exist stands
 FAR = 30.0  # beyond it Phi is 0 or 1
@@ -92,15 +94,23 @@ def _logit_expected(K: int) -> Callable[[Array, PredictorMoments], RowExpectatio
         k = jnp.arange(2, K).reshape(-1, *(1,) * y.ndim)
         below = jnp.stack([k <= y - 1, k <= y], axis=1).astype(y.dtype)  # (q, 2, *rows)
         there = jnp.stack([~first, ~last])
-        variance = jnp.stack([s**2, s**2])
+        spread = jnp.stack([s, s])
 
-        def at_node(j: Array, total: tuple[Array, ...]) -> tuple[Array, ...]:
-            z = nodes[j]
+        def moved(z: Array) -> tuple[Array, Array]:
+            """Return the widths at a node, and where both functions of every row are taken."""
             width = jnp.exp(mean + L @ z)
             eta = x.mean + jnp.tensordot(z, w, axes=1)
             lower, upper = jnp.tensordot(width, below, axes=1)
-            places = jnp.where(there, jnp.stack([lower - eta, eta - upper]), -AWAY)
-            loss, slope, bend = expected_softplus(places, variance)
+            return width, jnp.where(there, jnp.stack([lower - eta, eta - upper]), -AWAY)
+
+        _, centre = moved(jnp.zeros(q))
+
+        def far(j: Array, most: Array) -> Array:
+            return jnp.maximum(most, jnp.max(jnp.abs(moved(nodes[j])[1] - centre)))
+
+        def add_node(j: Array, total: tuple[Array, ...], losses: Callable[..., tuple[Array, Array, Array]]) -> Any:
+            width, places = moved(nodes[j])
+            loss, slope, bend = losses(places)
             # by width: T_{k-1} - eta rises, eta - T_k falls with the widths below
             pull = below * jnp.stack([slope[0], -slope[1]])
             firm = below * bend
@@ -117,9 +127,21 @@ def _logit_expected(K: int) -> Callable[[Array, PredictorMoments], RowExpectatio
             )
             return tuple(a + weights[j] * b for a, b in zip(total, new, strict=True))
 
+        def close(start: tuple[Array, ...]) -> tuple[Array, ...]:
+            ladder = softplus_ladder(centre, spread)
+            return jax.lax.fori_loop(
+                0, count, lambda j, t: add_node(j, t, lambda at: ladder.shifted(at - centre)), start
+            )
+
+        def apart(start: tuple[Array, ...]) -> tuple[Array, ...]:
+            return jax.lax.fori_loop(
+                0, count, lambda j, t: add_node(j, t, lambda at: expected_softplus(at, spread**2)), start
+            )
+
         zero = jnp.zeros_like(y)
         many, square = jnp.zeros((q, *y.shape), y.dtype), jnp.zeros((q, q, *y.shape), y.dtype)
-        found = jax.lax.fori_loop(0, count, at_node, (zero, zero, zero, many, many, square))
+        near = jax.lax.fori_loop(0, count, far, jnp.zeros(())) <= LARGEST_SHIFT
+        found = jax.lax.cond(near, close, apart, (zero, zero, zero, many, many, square))
         value, d_eta, d_eta_eta, d_disp, d_eta_disp, d_disp_disp = (-part for part in found)
         # log(1 - e^{-e^d}) of a row's own width
         term, slope, bend = expected_cloglog_loss(-mean, jnp.sum(L**2, axis=1))

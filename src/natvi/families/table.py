@@ -24,7 +24,7 @@ from natvi.families.zeros import (
     ZERO_INFLATED_POISSON,
 )
 
-__all__ = ["FAMILIES", "Family", "find_family", "links_of"]
+__all__ = ["FAMILIES", "Family", "find_family", "find_streamed", "links_of"]
 
 # every family with its default link
 FAMILIES = {family.name: family for family in (POISSON, LOGIT, GAUSSIAN, NEGATIVE_BINOMIAL, GAMMA)}
@@ -71,6 +71,22 @@ _ELSEWHERE = {
     "quasipoisson": "It has no likelihood; 'negative_binomial' allows for overdispersion.",
     "quasibinomial": "It has no likelihood; a random effect for each row, (1 | row), allows for overdispersion.",
 }
+
+
+def find_streamed(name: str, link: str | None = None) -> Family:
+    """Return a family that needs no look at all responses before the first step, as batches ask for it.
+
+    Example:
+        >>> find_streamed("poisson").name
+        'poisson'
+    """
+    family = find_family(name, link)
+    if family.name not in (*FAMILIES, "binomial") or (family.name, family.link) == ("gaussian", "log"):
+        raise ValueError(
+            f"The family {family.full_name!r} needs all rows at once. Batches take {', '.join(FAMILIES)} and binomial; "
+            "natvi.glm and natvi.glmm take every family."
+        )
+    return family
 
 
 def links_of(name: str) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_streamed
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
 from natvi.models.linear.batches.ending import finish, judge_shift
@@ -221,7 +221,7 @@ def glm_batches(
         >>> model.survey.num_rows
         400
     """
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
     survey = survey_rows(rows, chosen)

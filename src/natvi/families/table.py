@@ -17,12 +17,8 @@ from natvi.families.ordinal import ordinal
 from natvi.families.positive import EXPONENTIAL, GAUSSIAN_LOG, LOGNORMAL, weibull
 from natvi.families.real import GAMMA, GAUSSIAN
 from natvi.families.student import STUDENT_T, student_t
-from natvi.families.zeros import (
-    HURDLE_NEGATIVE_BINOMIAL,
-    HURDLE_POISSON,
-    ZERO_INFLATED_NEGATIVE_BINOMIAL,
-    ZERO_INFLATED_POISSON,
-)
+from natvi.families.zeros import HURDLE_POISSON, ZERO_INFLATED_POISSON
+from natvi.families.zeros_negative_binomial import HURDLE_NEGATIVE_BINOMIAL, ZERO_INFLATED_NEGATIVE_BINOMIAL
 
 __all__ = ["FAMILIES", "Family", "find_family", "find_streamed", "links_of"]
 

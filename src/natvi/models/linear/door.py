@@ -18,7 +18,7 @@ from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.further_responses import complete_family
+from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior

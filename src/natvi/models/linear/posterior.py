@@ -11,7 +11,7 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.extras import natural, shown, shown_row
+from natvi.models.regression.family.extras import natural, shown, shown_row
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin

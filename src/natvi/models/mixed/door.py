@@ -21,7 +21,7 @@ from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.further_responses import complete_family
+from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
-from natvi.models.regression.extras import natural, shown, shown_row
+from natvi.models.regression.family.extras import natural, shown, shown_row
 from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row

@@ -15,7 +15,7 @@ from natvi.judge.own_draws import OWN_DRAWS
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import draw_responses
 from natvi.metrics.loo import leave_rows_out
-from natvi.models.regression.further_responses import TIMES
+from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.x64 import float64
 

@@ -8,7 +8,7 @@ import pandas as pd
 
 from natvi.formula.raw_columns import first_row
 from natvi.models.regression.binomial import check_trials, log_choose
-from natvi.models.regression.further_responses import (
+from natvi.models.regression.family.responses import (
     CENSORED,
     COUNTS,
     NAMES,

@@ -13,7 +13,7 @@ from natvi.linalg import ArrowVector
 from natvi.linalg.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.mixed.draws import draw_in_batches
-from natvi.models.regression.extras import shown_row
+from natvi.models.regression.family.extras import shown_row
 from natvi.models.regression.names import shown_names
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.x64 import float64

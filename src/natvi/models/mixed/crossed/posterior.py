@@ -15,7 +15,7 @@ from natvi.formula.grouping.levels import level_labels
 from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.extras import natural, shown
+from natvi.models.regression.family.extras import natural, shown
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin

@@ -17,7 +17,7 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
-from natvi.models.regression.extras import default_density
+from natvi.models.regression.family.extras import default_density
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.response_scale import ResponseScale
 from natvi.models.regression.prior.scale_settings import ScaleNames, ScaleSettings

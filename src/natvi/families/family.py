@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -115,15 +115,15 @@ class Family(NamedTuple):
         return self.log_kernel(y, eta, disp) + self.log_normaliser(y, disp)
 
 
-def no_normaliser(y: Float[Array, "*rows"], disp: Float[Array, ""] | None) -> Float[Array, "*rows"]:
+def no_normaliser(y: Float[Array, "*rows"], disp: Float[Array, "..."] | None) -> Float[Array, "*rows"]:
     """Return zeros: eta takes part in all of log p."""
     return jnp.zeros_like(y)
 
 
 @cache
-def concave(family: Family) -> Family:
+def concave(family: Any) -> Any:
     """Return the family with its expected curvature cut to where log p is concave: for places to start from."""
-    if family.log_concave:
+    if not isinstance(family, Family) or family.log_concave:  # what is no row of the table counts as concave
         return family
 
     def expected(y: Float[Array, "*rows"], x: PredictorMoments) -> RowExpectation:

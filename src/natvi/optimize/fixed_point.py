@@ -206,7 +206,7 @@ def information(target: DesignRows, mean: Float[Array, " d"]) -> Float[Array, "d
 
     The dispersion's rows are cut off, and its own entries are at least a tenth per row.
     """
-    target = replace(target, family=concave(target.family))  # type: ignore[arg-type]
+    target = replace(target, family=concave(target.family))
     found = -target.hessian(mean, DenseFactor.identity(mean.shape[0]))
     if not target.family.has_dispersion:
         return found

@@ -165,7 +165,7 @@ def starting_point(
     likelihood, effects = mixed_parts(target)
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
-    rows = replace(likelihood, family=concave(likelihood.family))  # type: ignore[arg-type]
+    rows = replace(likelihood, family=concave(likelihood.family))
     local, cross, corner = jax.tree.map(jnp.negative, rows.expected(PointMass(mean)).hess)
     W = effects.precision_factor(shared)
     diagonal = _prior_precision(target, shared)

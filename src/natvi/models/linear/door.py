@@ -183,10 +183,13 @@ def glm(
 
     Args:
         formula: For example `"y ~ x*group + log(z) + offset(log(exposure))"`; `"p(y, n) ~ x"` for y successes of n
-            trials.
+            trials, `"cens(time, status) ~ x"` for waiting times of which some were cut short.
         data: A data frame, or anything pandas makes one of.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
-        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "ordinal", "student_t",
+            "beta", "lognormal", "geometric", "exponential", "weibull", or one with too many zeros, such as
+            "zero_inflated_poisson" and "hurdle_poisson".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog"; for "ordinal" "logit" or
+            "probit"; for "gaussian" "identity" or "log".
         prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
             matter; "paper", N(0, 10²) whatever the data; a number, the sd of every coefficient; a dict from names of
             coefficients to an sd or a pair (mean, sd), on the scale of the data as they are, and from the dispersion's
@@ -247,8 +250,11 @@ def glm_arrays(
     Args:
         X: Covariates `(n, p)`, an array or a data frame of numbers.
         y: The response `(n,)`; with `trials` the successes.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
-        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "ordinal", "student_t",
+            "beta", "lognormal", "geometric", "exponential", "weibull", or one with too many zeros, such as
+            "zero_inflated_poisson" and "hurdle_poisson".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog"; for "ordinal" "logit" or
+            "probit"; for "gaussian" "identity" or "log".
         names: Names of the columns; by default those of a data frame, else x0, x1, ...
         intercept: Whether to put a column of ones, called Intercept, before the others.
         offset: A known part of the linear predictor `(n,)`.

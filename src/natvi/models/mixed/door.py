@@ -213,9 +213,9 @@ def glmm(
             uncorrelated, `p(y, n)` left of `~` means y successes of n trials. Several terms make crossed factors,
             `(1 | a) + (1 | b)`; `(1 | a/b)` is b nested in a, `(1 | a:b)` their combinations.
         data: A data frame, or anything pandas makes one of.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
-            of a binomial model, in predictions too, is the proportion of successes.
-        link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
+        family: As for `natvi.glm`. The expected response of a binomial model, in predictions too, is the proportion of
+            successes.
+        link: As for `natvi.glm`.
         prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
             matter; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; a dict
             from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's name

@@ -131,6 +131,17 @@ def test_in_groups(name: str, tmp_path: Path):
     assert back.model.family == result.model.family
 
 
+def test_two_factors():
+    """Widths of categories beside the effects of crossed factors: the bound rises, and is close to that of one."""
+    data = simulate("ordinal", True).assign(h=np.arange(N) % 8)
+    result = natvi.glmm("y ~ x + (1 | g) + (1 | h)", data, family="ordinal").fit(method="gva")
+    assert result.outcome == "converged" and np.all(np.diff(result.trace) >= -1e-9 * abs(result.elbo))
+    one = fitted("ordinal", True).summary()
+    both = result.summary().loc[one.index]
+    assert np.max(np.abs(both["mean"] - one["mean"]) / one["sd"]) < 1.0
+    assert np.allclose(result.predict(data.head(3), kind="probabilities").sum(axis=1), 1.0)
+
+
 def test_probabilities_of_categories():
     result, data = fitted("ordinal", True), simulate("ordinal", True)
     found = result.predict(data.head(6), kind="probabilities")

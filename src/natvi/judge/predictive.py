@@ -20,6 +20,7 @@ WILD, UNEVEN = 1.2, 0.8  # Pearson dispersion relative to the replicated one
 FEW_VALUES, LEAST_ROWS = 10, 30  # different whole numbers of a rating; rows from which that is looked at
 OUTSIDE = 0.01  # share of replicated responses beyond the range of a rating
 BINS = 10  # of fitted probabilities
+LEAST_EXCESS = 0.03  # of zeros over those of a negative binomial, from which inflation is named
 SHARE_GAP = 0.03  # of a category: less does not matter
 NO_INFLATION = ("poisson", "geometric", "negative_binomial")
 COUNTS = (
@@ -150,7 +151,7 @@ def _zero_inflation(data: Replicated, family: str) -> str:
     phi = float(np.sum(mean**2)) / excess if excess > 0 else np.inf
     spread = np.exp(-mean) if not phi < 1e8 else (1.0 + mean / phi) ** -phi
     other = max(own, float(np.mean(spread)))
-    if share - other <= max(LARGEST_GAP, 3.0 * np.sqrt(share * (1.0 - share) / len(y))):
+    if share - other <= max(LEAST_EXCESS, 2.0 * np.sqrt(share * (1.0 - share) / len(y))):
         return ""
     kind = "poisson" if family in ("poisson", "geometric") else "negative_binomial"
     beside = f" and {np.mean(spread):.0%} of a negative binomial with this spread" if kind == "poisson" else ""

@@ -214,7 +214,7 @@ class DesignRows(eqx.Module):
         none = (jnp.zeros((), eta.dtype), zero) if q == 1 else (jnp.zeros((q, q)), jnp.zeros((q, *eta.shape)))
         return self.each_row(PredictorMoments(eta, zero, disp, *none))
 
-    def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
+    def _weighted(self, each: Float[Array, "*q k"]) -> Float[Array, "*q k"]:
         return each if self.rows.weight is None else self.rows.weight * each
 
     def _predictor(self, theta: Float[Array, " d"]) -> Float[Array, " k"]:

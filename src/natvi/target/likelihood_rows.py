@@ -101,7 +101,7 @@ class LikelihoodRows(eqx.Module):
             shared = jnp.concatenate([shared, self.design.per_group(jnp.sum(each, axis=1))])
         return ArrowVector(local, shared)
 
-    def _weighted(self, rows: Float[Array, "c K"]) -> Float[Array, "c K"]:
+    def _weighted(self, rows: Float[Array, "*q c K"]) -> Float[Array, "*q c K"]:
         weighted = rows if self.weight is None else self.weight * rows
         return jnp.where(self.design.filled, weighted, 0.0)
 

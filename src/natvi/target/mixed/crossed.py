@@ -130,7 +130,7 @@ class CrossedTarget(eqx.Module):
         terms = [term.value(theta) for term in self.effects] + [term.value(base) for term in self.shared]
         return sum(terms, rows + self.constant)
 
-    def weighted(self, rows: Float[Array, "c C"]) -> Float[Array, "c C"]:
+    def weighted(self, rows: Float[Array, "*q c C"]) -> Float[Array, "*q c C"]:
         """Return what belongs to rows, times their weights, and 0 in cells without a row."""
         weighted = rows if self.weight is None else self.weight * rows
         return jnp.where(self.design.rows.filled, weighted, 0.0)

@@ -9,7 +9,7 @@ so that X K, with a square matrix K of such coefficients, spans what X spans.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, combinations, product
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from natvi.formula.components import Component, Factor
 
 Weights = dict[int, float]  # of columns
 MOST_NUMBERS = 10  # in one product: there are 2^10 margins
+BLOCK = 4096  # rows
 
 
 class Atom(NamedTuple):
@@ -160,9 +161,7 @@ def centring_map(products: Products, margins: Margins, X: np.ndarray, weights: n
         K `(p, p)`, invertible; the identity where nothing can be centred.
     """
     K = np.eye(len(products.keys))
-    averages = (
-        np.where(np.any(X != X[:1], axis=0), column_means(X, weights), np.nan) if len(X) else np.full(len(K), np.nan)
-    )
+    averages = np.where(varies(X), column_means(X, weights), np.nan) if len(X) else np.full(len(K), np.nan)
     means: dict[Atom, float | None] = {}
     for at, key in enumerate(products.keys):
         chosen: list[Atom] = []
@@ -187,6 +186,30 @@ def centring_map(products: Products, margins: Margins, X: np.ndarray, weights: n
 
 def _parts(atoms: list[Atom]) -> Iterable[tuple[Atom, ...]]:
     return chain.from_iterable(combinations(atoms, size) for size in range(len(atoms) + 1))
+
+
+def varies(X: np.ndarray) -> np.ndarray:
+    """Tell which columns have more than one value; the first rows answer for most.
+
+    Example:
+        >>> varies(np.array([[1.0, 2.0], [1.0, 3.0]])).tolist()
+        [False, True]
+    """
+    constant = np.arange(X.shape[1])
+    for rows in row_blocks(X):
+        constant = constant[np.all(X[rows, constant] == X[0, constant], axis=0)]
+    return ~np.isin(np.arange(X.shape[1]), constant)
+
+
+def row_blocks(X: np.ndarray) -> Iterator[slice]:
+    """Yield rows some at a time, so that what is computed of them stays near.
+
+    Example:
+        >>> list(row_blocks(np.zeros((5000, 1))))
+        [slice(0, 4096, None), slice(4096, 8192, None)]
+    """
+    for start in range(0, len(X), BLOCK):
+        yield slice(start, start + BLOCK)
 
 
 def column_means(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

@@ -1,22 +1,22 @@
 """Where the ascent of a mixed model starts: rough values, and the expected information there."""
 
-from dataclasses import replace
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import polygamma
 
-from natvi.families.family import concave
 from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
+from natvi.over_hosts import add_up
 from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import mixed_parts
+from natvi.target.mixed.modes import RowLikelihood
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
 
@@ -74,7 +74,7 @@ def starting_values(
     """
     X, r = design.X, design.Z.shape[1]
     filled = np.pad(y, (0, (1 << len(y).bit_length()) - len(y)), mode="edge")  # few sizes, as everywhere
-    rough = np.asarray(family.start(jnp.asarray(filled)))[: len(y)] - design.offset
+    rough = np.asarray(_start(family, filled))[: len(y)] - design.offset
     weighted = X if weight is None else X * weight[:, None]
     gram = X.T @ weighted
     ridge = 1e-8 * np.trace(gram) / max(len(gram), 1) + 1e-300
@@ -86,6 +86,11 @@ def starting_values(
     for k in range(r):
         omega[positions[k, k]] = -np.log(spread.effect_sd / size[k])
     return np.concatenate([beta, np.array(spread.dispersion), omega]), spread.information
+
+
+@partial(quick_jit, static_argnums=0)
+def _start(family: Family, y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return family.start(y)
 
 
 def _spread(
@@ -165,20 +170,22 @@ def starting_point(
     likelihood, effects = mixed_parts(target)
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
-    rows = replace(likelihood, family=concave(likelihood.family))
-    local, cross, corner = jax.tree.map(jnp.negative, rows.expected(PointMass(mean)).hess)
+    bend = RowLikelihood(likelihood, shared).bends(likelihood.design.predictor(mean))[2]
+    # where log p is not concave there is no information, and never less than none
+    local, cross, corner = likelihood.design.gram(jnp.maximum(-bend, 0.0))
+    corner, num_real = add_up((corner, effects.num_real(num_groups)))
     W = effects.precision_factor(shared)
     diagonal = _prior_precision(target, shared)
     for (row, column), position in effects.positions.items():
         # E[d^2] of the prior: 2 per group for log W_kk, Var theta_l for W_lk
         amount = 2.0 if row == column else W[row, row] ** -2.0
-        diagonal = diagonal.at[effects.start + position].add(effects.num_real(num_groups) * amount)
+        diagonal = diagonal.at[effects.start + position].add(num_real * amount)
     if likelihood.family.has_dispersion:
         diagonal = diagonal.at[p : p + likelihood.family.num_extras].add(information)
     precision = ArrowMatrix(
         effects.where_real(local + (W @ W.T)[..., None], jnp.eye(r)[..., None]),
-        jnp.zeros((g, r, num_groups)).at[:p].set(cross[:p]),
-        jnp.diag(diagonal).at[:p, :p].add(corner[:p, :p]),
+        jnp.zeros((g, r, num_groups)).at[:p].set(cross),
+        jnp.diag(diagonal).at[:p, :p].add(corner),
     )
     return Natural(precision.matvec(mean), precision)
 

@@ -1,6 +1,7 @@
 """A fitted regression against data: replicated responses, log-likelihoods, cross-validation, residuals."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -14,9 +15,11 @@ from natvi.families.table import Family
 from natvi.judge.own_draws import OWN_DRAWS
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import draw_responses
+from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
+from natvi.run.compiled_code import quick_jit
 from natvi.x64 import float64
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
@@ -196,10 +199,11 @@ def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
     """Return the responses with replicated ones, their means and variances."""
     family, disp = drawn.family, drawn.log_dispersion
     eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+    n = eta.shape[1]
     with float64():
-        own = None if disp is None else jnp.asarray(disp)[..., None]
-        mean = np.asarray(family.response_mean(jnp.asarray(eta), own))
-        variance = np.broadcast_to(np.asarray(family.response_variance(jnp.asarray(eta), own)), mean.shape)
+        filled = np.pad(eta, ((0, 0), (0, bucket(n) - n)), mode="edge")
+        found = _mean_and_variance(family, filled, None if disp is None else np.asarray(disp)[..., None])
+        mean, variance = (np.broadcast_to(np.asarray(a), filled.shape)[:, :n] for a in found)
     responses = draw_rows(family, eta, disp, rows.trials, np.random.default_rng(seed))
     if rows.trials is not None:
         mean, variance = mean * rows.trials, variance * rows.trials
@@ -231,6 +235,11 @@ def typical_variance(drawn: Drawn, fitted: np.ndarray, log_dispersion: np.ndarra
         eta = drawn.covariates.predictors(drawn.shared, drawn.local).mean(axis=0)
         own = disp if disp is None or disp.ndim == 0 else disp[:, None]
         return np.asarray(family.variance_given(jnp.asarray(eta), own))
+
+
+@partial(quick_jit, static_argnums=0)
+def _mean_and_variance(family: Family, eta: Array, disp: Array | None) -> tuple[Array, Array]:
+    return family.response_mean(eta, disp), family.response_variance(eta, disp)
 
 
 def weighted_log_density(family: Family, y: Any, weight: Any, constants: Any, eta: Array, disp: Any) -> Array:

@@ -113,6 +113,9 @@ def _scaled(
 ) -> Prior:
     """Return the default prior with what the user has set in its place."""
     p, r = data.X.shape[1], data.Z.shape[1]
+    if settings.every is not None and not r and not family.has_dispersion:  # nothing is scaled to the data
+        words = f"{normal_words(0.0, settings.every)} on every coefficient"
+        return Prior(np.zeros(p), np.full(p, settings.every), words, names=names)
     columns = data.standard or standard_columns(data.X, data.fixed or plain_products(p), data.weights)
     has_constant = columns.has_constant
     response = data.response or response_scale(family, data.y, data.offset, data.weights, has_constant)

@@ -4,16 +4,15 @@ The size d of a column, once centred, is its sd, half its range where it has two
 Where no constant lies in the span of the columns nothing is centred, and sizes are root mean squares.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
-from natvi.formula.margins import Margins, Products, centring_map, column_means
+from natvi.formula.margins import Margins, Products, centring_map, column_means, row_blocks
 from natvi.models.regression.coordinates import transform
 
 INTERCEPT, CELL, SLOPE = "intercept", "cell", "slope"
-BLOCK = 4096  # rows
 SAME = 1e-9  # of the range: values that rounding has moved apart
 
 
@@ -91,21 +90,22 @@ def column_sizes(columns: np.ndarray, weights: np.ndarray | None = None) -> np.n
         >>> column_sizes(np.array([[3.0, 0.0, 1.0], [3.0, 1.0, 2.0], [3.0, 1.0, 3.0]])).round(3).tolist()
         [3.0, 0.5, 0.816]
     """
-    low, high = _ends(columns)
+    low, high = ends = _ends(columns)
     slack = SAME * (high - low)
     sizes = np.where(low == high, np.abs(low), 0.5 * high - 0.5 * low)
     two = np.ones(columns.shape[1], bool)
-    for rows in _row_blocks(columns):
+    for rows in row_blocks(columns):
         left = np.flatnonzero(two)  # few after the first rows
         x = columns[rows] if len(left) == len(two) else columns[rows, left]
         two[left] = np.all((x <= (low + slack)[left]) | (x >= (high - slack)[left]), axis=0)
-    sizes = np.where(two, sizes, _spreads(columns, weights))
+    sizes = np.where(two, sizes, _about(columns, column_means(columns, weights), weights, ends))
     return np.where((sizes > 0) & np.isfinite(sizes), sizes, 1.0)
 
 
 def spread(x: np.ndarray, weights: np.ndarray | None) -> float:
     """Return the sd of a column, by weight; of numbers of any size."""
-    return float(_spreads(x[:, None], weights)[0])
+    column = x[:, None]
+    return float(_about(column, column_means(column, weights), weights)[0])
 
 
 def root_mean_square(x: np.ndarray, weights: np.ndarray | None) -> float:
@@ -113,17 +113,18 @@ def root_mean_square(x: np.ndarray, weights: np.ndarray | None) -> float:
     return float(_about(x[:, None], np.zeros(1), weights)[0])
 
 
-def _spreads(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
-    return _about(X, column_means(X, weights), weights)
-
-
-def _about(X: np.ndarray, centre: np.ndarray, weights: np.ndarray | None) -> np.ndarray:
+def _about(
+    X: np.ndarray,
+    centre: np.ndarray,
+    weights: np.ndarray | None,
+    ends: tuple[np.ndarray, np.ndarray] | None = None,
+) -> np.ndarray:
     """Return the root mean squares of X - centre."""
-    low, high = _ends(X)
+    low, high = _ends(X) if ends is None else ends
     size = np.maximum(high, -low)
     size[size == 0] = 1.0
     total = np.zeros(X.shape[1])
-    for rows in _row_blocks(X):
+    for rows in row_blocks(X):
         share = np.ones(len(X[rows])) if weights is None else weights[rows]
         total += share @ ((X[rows] - centre) / size) ** 2
     return size * np.sqrt(total / (len(X) if weights is None else np.sum(weights)))
@@ -131,12 +132,6 @@ def _about(X: np.ndarray, centre: np.ndarray, weights: np.ndarray | None) -> np.
 
 def _ends(X: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return X.min(axis=0), X.max(axis=0)
-
-
-def _row_blocks(X: np.ndarray) -> Iterator[slice]:
-    """Yield rows some at a time, so that what is computed of them stays near."""
-    for start in range(0, len(X), BLOCK):
-        yield slice(start, start + BLOCK)
 
 
 def _rms(X: np.ndarray, weights: np.ndarray | None) -> np.ndarray:

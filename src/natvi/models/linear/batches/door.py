@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_streamed
 from natvi.formula.margins import plain_products
 from natvi.gaussian import CovarianceGaussian
 from natvi.hosts.collect import collect, count
@@ -278,7 +278,7 @@ def glm_batches(
         >>> model.survey.num_rows
         400
     """
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
     known = collect(num_rows)

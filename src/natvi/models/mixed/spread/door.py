@@ -17,7 +17,7 @@ from natvi.hosts.tables import Files, as_table
 from natvi.judge.trust import CARE, Trust
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.linalg.grouped_rows import Room, RowLayout, chunk_size_of, layout_rows
-from natvi.models.mixed.noisy.method import local_covariances
+from natvi.models.mixed.draws import effect_covariances
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.spread.groups import OwnGroups, read_groups
 from natvi.models.mixed.start import StartRows, starting_point, starting_values, within_prior
@@ -32,7 +32,7 @@ from natvi.result import Result
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.parts import climb_in_parts, spread_start
 from natvi.target import SumOfTerms
-from natvi.x64 import float64, to_host
+from natvi.x64 import float64
 
 METHODS = ("auto", "gva")
 ARROW = "arrow"
@@ -120,7 +120,7 @@ class SpreadMixed:
             fitted = climb_in_parts(
                 ArrowSystem(part.target, r, g), start, numbers, mark, tolerance=tolerance, **keeping
             )
-            covariances = to_host(local_covariances(fitted.gaussian))
+            covariances = effect_covariances(fitted.gaussian)
         place = part.layout.place_of_group
         own = _Own(self.groups.labels, *_in_order(fitted.gaussian, covariances, place))
         whole = self.groups.num_groups <= MOST_GATHERED

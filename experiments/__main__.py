@@ -15,6 +15,7 @@ LABELS = (
     "theorem3",
     "stopping",
     "verdicts",
+    "crossed_verdicts",
     "calibration",
     "slopes",
 )

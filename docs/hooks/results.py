@@ -95,4 +95,9 @@ def read(label: str) -> dict[str, Any]:
     return json.loads((REPOSITORY / "experiments" / "results" / f"{label}.json").read_text("utf-8"))
 
 
-MAKERS = {"speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables}
+def posteriors() -> str:
+    page = (REPOSITORY / "benchmarks" / "results" / "posteriors.md").read_text("utf-8")
+    return page.partition("\n")[2].replace("\n## ", "\n### ").strip()
+
+
+MAKERS = {"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables}

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from natvi.cli import commands, fitting
+from natvi.cli import commands, fitting, together
 from natvi.cli.deliver import INTERRUPTED, say, versions
 from natvi.run import storage
 from natvi.run.program_cache import keep_programs
@@ -28,6 +28,7 @@ for command in (
     commands.demo,
 ):
     app.command()(command)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(together.launch)
 
 
 def _version(asked: bool | None) -> bool:

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import Formed
@@ -28,13 +28,14 @@ HALVED_COLUMNS = 64
 
 
 class Observations(NamedTuple):
-    """Covariates and responses; offset and weight may be left out."""
+    """Covariates and responses; offset and weight may be left out. Rows that are not `filled` count for nothing."""
 
     X: Float[Array, "k p"]
     y: Float[Array, " k"]
     offset: Float[Array, " k"] | None = None
     weight: Float[Array, " k"] | None = None
     columns: Float[Array, "p k"] | None = None  # X once more, transposed: X' W X is nearly twice as fast with it
+    filled: Bool[Array, " k"] | None = None
 
     def gram(self, weights: Float[Array, " k"]) -> Float[Array, "p p"]:
         """Return X' diag(weights) X; of many columns a quarter is taken from the other side of the diagonal."""
@@ -119,8 +120,12 @@ class DesignRows(eqx.Module):
         Very many rows are worked through in blocks, which stay in the processor's cache from their predictors to
         their part of X' W X.
         """
+        return self.joined(self.likelihood(gaussian), gaussian)
+
+    def likelihood(self, gaussian: FlatMarginals) -> Expected:
+        """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
         k = self.rows.X.shape[0]
-        num_blocks = k // BLOCK_ROWS if self.in_blocks else 0
+        num_blocks = (k - 1) // BLOCK_ROWS if self.in_blocks else 0  # the rest has a row at least
         total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
         if num_blocks:
 
@@ -129,7 +134,11 @@ class DesignRows(eqx.Module):
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
-        return Expected(*self._whole(total[:2], gaussian), self._whole_hessian(total.hess, gaussian))
+        return total
+
+    def joined(self, rows: Expected, gaussian: FlatMarginals) -> Expected:
+        """Return E log-density and its derivatives from the likelihood's."""
+        return Expected(*self._whole(rows[:2], gaussian), self._whole_hessian(rows.hess, gaussian))
 
     def moments(self, gaussian: FlatMarginals) -> PredictorMoments:
         """Return mean and variance of every row's predictor, with those of the dispersion and its covariances."""
@@ -173,7 +182,7 @@ class DesignRows(eqx.Module):
         return DesignRows(rows, self.prior, self.family, self.num_rows, self.constant)
 
     def _likelihood(self, gaussian: FlatMarginals) -> Expected:
-        """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
+        """Return the likelihood of rows in one block."""
         each = self.each_row(self.moments(gaussian))
         return Expected(*self._sums(each), gaussian.factor.restrict(RowCurvature(self.rows, each)))
 
@@ -198,7 +207,8 @@ class DesignRows(eqx.Module):
         return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
 
     def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
-        return each if self.rows.weight is None else self.rows.weight * each
+        weighted = each if self.rows.weight is None else self.rows.weight * each
+        return weighted if self.rows.filled is None else jnp.where(self.rows.filled, weighted, 0.0)
 
     def _predictor(self, theta: Float[Array, " d"]) -> Float[Array, " k"]:
         eta = self.rows.X @ theta[: self.p]

@@ -10,13 +10,16 @@ import numpy as np
 from natvi.families.table import Family, find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
-from natvi.formula.dot import expand_dot
+from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
+from natvi.hosts.collect import count
+from natvi.hosts.tables import is_spread
 from natvi.models.linear.auto import go_on
 from natvi.models.linear.check import check_fit
 from natvi.models.linear.methods import fit_exactly, fit_stochastically
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
+from natvi.models.linear.spread.door import SpreadGlm, spread_glm
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
@@ -177,13 +180,14 @@ def glm(
     structure: str = "auto",
     weights: Any = None,
     missing: str = "drop",
-) -> GlmModel:
+) -> GlmModel | SpreadGlm:
     """Describe a generalized linear model by a formula; `.fit()` gives its posterior.
 
     Args:
         formula: For example `"y ~ x*group + log(z) + offset(log(exposure))"`; `"p(y, n) ~ x"` for y successes of n
             trials.
-        data: A data frame, or anything pandas makes one of.
+        data: A data frame, or anything pandas makes one of; or a table in pieces (`natvi.hosts.parquet`, `arrays`,
+            `pieces`). After `natvi.hosts.join()` it is this process's part of the rows.
         family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
         link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
         prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
@@ -210,13 +214,16 @@ def glm(
             "natvi.glm_arrays(X, y, family=...)."
         )
     chosen = find_family(family, link)
-    formula = expand_dot(formula, data, weights)
+    spread = is_spread(data)
+    formula = refuse_dot(formula) if spread else expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if parsed.has_groups:
         raise ValueError(
             f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out "
             f"(... | {parsed.group_columns[0]})."
         )
+    if spread:
+        return spread_glm(formula, data, chosen, prior, structure, weights, missing)
     design = build_design(parsed, data, missing, weights)
     rows, notes = rows_of_design(design, chosen.name)
     model = _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
@@ -267,6 +274,8 @@ def glm_arrays(
         True
     """
     chosen = find_family(family, link)
+    if count() > 1:
+        raise ValueError("arrays that lie in several processes are fitted by natvi.glm_batches((X, y), family=...).")
     matrix, columns = read_matrix(X, names)
     if intercept:
         if "Intercept" in columns:

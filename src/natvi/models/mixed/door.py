@@ -9,15 +9,20 @@ import numpy as np
 
 from natvi.families.table import Family, find_family
 from natvi.formula.design import Design, build_design, parse_formula
-from natvi.formula.dot import expand_dot
+from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
+from natvi.hosts.tables import is_spread
 from natvi.linalg import ArrowFactor, ArrowVector
-from natvi.models.mixed.auto import GaussianStage, choose, lazy_check
+from natvi.models.mixed.auto import MOST_ROWS, GaussianStage, choose, lazy_check
 from natvi.models.mixed.crossed.door import CrossedModel, crossed_model
-from natvi.models.mixed.noisy.method import Noise, fit_with_noise, local_covariances
+from natvi.models.mixed.draws import effect_covariances
+from natvi.models.mixed.filling import without_filling
+from natvi.models.mixed.marginal.density import prepare
+from natvi.models.mixed.noisy.method import Noise, fit_with_noise
 from natvi.models.mixed.notes import describe_data, refuse_empty_effects
 from natvi.models.mixed.posterior import MixedFit
+from natvi.models.mixed.spread.door import SpreadMixed, spread_glmm
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
@@ -33,7 +38,8 @@ from natvi.result import Result
 from natvi.run import climb_groups
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.loop import LoopState
-from natvi.x64 import float64, to_host
+from natvi.target.mixed.marginal import can_integrate
+from natvi.x64 import float64
 
 METHODS = ("auto", "gva", "marginal", "rvb1", "rvb2")
 ARROW = "arrow"
@@ -125,9 +131,11 @@ class MixedModel(DrawsFromPrior):
             named = partial(self._fitted, place=place)
             if fitting.is_noisy:
                 return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
+            if fitting.method != "gva" and can_integrate(target) and len(self.y) <= MOST_ROWS:
+                prepare(target, *start.linear.local.shape[1:], len(start.linear.shared))
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
-            covariances = to_host(local_covariances(fitted.gaussian))
-        posterior = fitted.gaussian
+        posterior = without_filling(target, fitted.gaussian, len(self.prior.mean))
+        covariances = effect_covariances(posterior)
         model = named(posterior, covariances)
         stage = GaussianStage(target, place, posterior, model, fitted)
         chosen = choose(stage, fitting.method, progress)
@@ -204,14 +212,15 @@ def glmm(
     prior: Any = "default",
     weights: Any = None,
     missing: str = "drop",
-) -> MixedModel | CrossedModel:
+) -> MixedModel | CrossedModel | SpreadMixed:
     """Describe a generalized linear mixed model; `.fit()` gives its posterior.
 
     Args:
         formula: For example `"y ~ base*trt + age + (1 | subject)"`; `||` in place of `|` makes random effects
             uncorrelated, `p(y, n)` left of `~` means y successes of n trials. Several terms make crossed factors,
             `(1 | a) + (1 | b)`; `(1 | a/b)` is b nested in a, `(1 | a:b)` their combinations.
-        data: A data frame, or anything pandas makes one of.
+        data: A data frame, or anything pandas makes one of; or a table in pieces (`natvi.hosts.parquet`, `arrays`,
+            `pieces`). After `natvi.hosts.join()` it is this process's part of the rows: whole groups, one factor.
         family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
             of a binomial model, in predictions too, is the proportion of successes.
         link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
@@ -234,13 +243,16 @@ def glmm(
         ('Intercept', 'Days')
     """
     chosen = find_family(family, link)
-    formula = expand_dot(formula, data, weights)
+    spread = is_spread(data)
+    formula = refuse_dot(formula) if spread else expand_dot(formula, data, weights)
     parsed = parse_formula(formula)
     if not parsed.has_groups:
         raise ValueError(
             f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
             "without groups use natvi.glm."
         )
+    if spread:
+        return spread_glmm(formula, data, chosen, prior, weights, missing)
     design = build_design(parsed, data, missing, weights)
     refuse_empty_effects(design, parsed.group or "...")
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))

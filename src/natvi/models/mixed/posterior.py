@@ -1,18 +1,15 @@
 """A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowVector
-from natvi.models.mixed.draws import draw_in_batches
+from natvi.models.mixed.draws import arrow_draws
 from natvi.models.mixed.groups import group_codes, plain_labels
 from natvi.models.mixed.marginal.whole_groups import whole_groups
 from natvi.models.mixed.predict import draw_effects, predictor_moments
@@ -20,9 +17,9 @@ from natvi.models.mixed.variance import (
     SharedCoordinates,
     component_names,
     fresh_effects,
+    precision_factors,
 )
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
@@ -33,9 +30,9 @@ from natvi.models.regression.predict import (
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
-from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 GROUPS = ("known", "new", "population")
@@ -43,7 +40,7 @@ PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class MixedFit(SharedCoordinates, RegressionFit):
+class MixedFit(SharedCoordinates, HasTerms):
     """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
 
     `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
@@ -84,6 +81,13 @@ class MixedFit(SharedCoordinates, RegressionFit):
         ]
         lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
+
+    def term_covariances(self, shared: np.ndarray) -> list[TermCovariance]:
+        """Return draws of the covariance of the random effects, in the coordinates of the fit: (W W')^-1."""
+        W = precision_factors(len(self.random_names), shared[:, self.omega_start :], self.correlated)
+        inverse = np.linalg.inv(W)
+        covariance = np.swapaxes(inverse, 1, 2) @ inverse
+        return [TermCovariance(self.group_name, slice(None), covariance)]
 
     @property
     def assumption(self) -> str:
@@ -126,9 +130,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)`, in the coordinates of the fit."""
-        with float64():
-            draw = partial(_draw, jax.device_put(self.posterior))
-        return draw_in_batches(draw, num_samples, seed, self.local_sds.size, keep_local)
+        return arrow_draws(self.posterior, num_samples, seed, keep_local)
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -270,8 +272,3 @@ class MixedFit(SharedCoordinates, RegressionFit):
             "choice": self.choice,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
-
-
-@jax.jit
-def _draw(posterior: ArrowPrecision, keys: jax.Array) -> ArrowVector:
-    return jax.lax.map(posterior.sample, keys, batch_size=16)

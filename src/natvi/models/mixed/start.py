@@ -1,8 +1,8 @@
 """Where the ascent of a mixed model starts: rough values, and the expected information there."""
 
+from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -12,9 +12,11 @@ from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
+from natvi.over_hosts import add_up
 from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import mixed_parts
+from natvi.target.mixed.modes import RowLikelihood
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
 
@@ -72,7 +74,7 @@ def starting_values(
     """
     X, r = design.X, design.Z.shape[1]
     filled = np.pad(y, (0, (1 << len(y).bit_length()) - len(y)), mode="edge")  # few sizes, as everywhere
-    rough = np.asarray(family.start(jnp.asarray(filled)))[: len(y)] - design.offset
+    rough = np.asarray(_start(family, filled))[: len(y)] - design.offset
     weighted = X if weight is None else X * weight[:, None]
     gram = X.T @ weighted
     ridge = 1e-8 * np.trace(gram) / max(len(gram), 1) + 1e-300
@@ -85,6 +87,11 @@ def starting_values(
         omega[positions[k, k]] = -np.log(spread.effect_sd / size[k])
     dispersion = [] if spread.dispersion is None else [spread.dispersion]
     return np.concatenate([beta, dispersion, omega]), spread.information
+
+
+@partial(quick_jit, static_argnums=0)
+def _start(family: Family, y: Float[Array, " n"]) -> Float[Array, " n"]:
+    return family.start(y)
 
 
 def _spread(
@@ -151,19 +158,21 @@ def starting_point(
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
     # every family is log-concave in the predictor
-    local, cross, corner = jax.tree.map(jnp.negative, likelihood.expected(PointMass(mean)).hess)
+    bend = RowLikelihood(likelihood, shared).bends(likelihood.design.predictor(mean))[2]
+    local, cross, corner = likelihood.design.gram(-bend)
+    corner, num_real = add_up((corner, effects.num_real(num_groups)))
     W = effects.precision_factor(shared)
     diagonal = _prior_precision(target, shared)
     for (row, column), position in effects.positions.items():
         # E[d^2] of the prior: 2 per group for log W_kk, Var theta_l for W_lk
         amount = 2.0 if row == column else W[row, row] ** -2.0
-        diagonal = diagonal.at[effects.start + position].add(effects.num_real(num_groups) * amount)
+        diagonal = diagonal.at[effects.start + position].add(num_real * amount)
     if likelihood.family.has_dispersion:
         diagonal = diagonal.at[p].add(information)
     precision = ArrowMatrix(
         effects.where_real(local + (W @ W.T)[..., None], jnp.eye(r)[..., None]),
-        jnp.zeros((g, r, num_groups)).at[:p].set(cross[:p]),
-        jnp.diag(diagonal).at[:p, :p].add(corner[:p, :p]),
+        jnp.zeros((g, r, num_groups)).at[:p].set(cross),
+        jnp.diag(diagonal).at[:p, :p].add(corner),
     )
     return Natural(precision.matvec(mean), precision)
 

@@ -1,6 +1,7 @@
 """A fitted regression against data: replicated responses, log-likelihoods, cross-validation, residuals."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -12,8 +13,10 @@ from scipy.special import ndtri
 from natvi.families.table import Family
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import draw_responses
+from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.rows import Covariates, Rows
+from natvi.run.compiled_code import quick_jit
 from natvi.x64 import float64
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
@@ -183,14 +186,21 @@ def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
     """Return the responses with replicated ones, their means and variances."""
     family, disp = drawn.family, drawn.log_dispersion
     eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+    n = eta.shape[1]
     with float64():
-        mean = np.asarray(family.mean(jnp.asarray(eta)))
-        spread = family.variance(jnp.asarray(mean), None if disp is None else jnp.asarray(disp)[:, None])
-        variance = np.broadcast_to(np.asarray(spread), mean.shape)
+        filled = np.pad(eta, ((0, 0), (0, bucket(n) - n)), mode="edge")
+        found = _mean_and_variance(family, filled, None if disp is None else np.asarray(disp)[:, None])
+        mean, variance = (np.broadcast_to(np.asarray(a), filled.shape)[:, :n] for a in found)
     responses = draw_responses(family.name, mean, disp, rows.trials, np.random.default_rng(seed))
     if rows.trials is not None:
         mean, variance = mean * rows.trials, variance * rows.trials
     return Replicated(rows.responses(), responses, mean, variance)
+
+
+@partial(quick_jit, static_argnums=0)
+def _mean_and_variance(family: Family, eta: Array, disp: Array | None) -> tuple[Array, Array]:
+    mean = family.mean(eta)
+    return mean, family.variance(mean, disp)
 
 
 def weighted_log_density(family: Family, y: Any, weight: Any, constants: Any, eta: Array, disp: Any) -> Array:

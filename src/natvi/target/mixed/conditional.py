@@ -16,7 +16,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import small_blocks
 from natvi.target.mixed.log_concave import draw_log_concave
-from natvi.target.mixed.marginal import RowLikelihood, group_modes, mixed_parts
+from natvi.target.mixed.marginal import mixed_parts
+from natvi.target.mixed.modes import RowLikelihood, group_modes
 from natvi.target.term import SumOfTerms
 
 MOST_EFFECTS = 2  # per group, unless rows are Gaussian

@@ -14,8 +14,8 @@ from jaxtyping import Array, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix, CrossPattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.target.expected import Expected
 from natvi.target.mixed.random_effects import RandomEffectsPrior
 from natvi.target.term import SharedTerm
@@ -122,6 +122,16 @@ class CrossedTarget(eqx.Module):
         """The number of coefficients."""
         return self.design.rows.X.shape[0]
 
+    @property
+    def num_local(self) -> int:
+        """The number of effects of each level of the largest factor."""
+        return sum(term.prior.r for term in self.effects if term.largest)
+
+    @property
+    def num_levels(self) -> int:
+        """The number of levels of the largest factor."""
+        return next(term.num_levels for term in self.effects if term.largest)
+
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
         disp = theta.shared[self.p] if self.family.has_dispersion else None
@@ -142,7 +152,7 @@ class CrossedTarget(eqx.Module):
     def expected(self, gaussian: Any) -> Expected:
         """Return E log-density, E grad and E hess under the Gaussian, exactly."""
         q = gaussian
-        total = self._expected_rows(q)
+        total = self.expected_rows(q)
         for term in self.effects:
             total = term.add_expected(total, q)
         value, grad, hess = total
@@ -156,7 +166,8 @@ class CrossedTarget(eqx.Module):
             S = S.at[own, own].add(part.hess.shared)
         return Expected(value, ArrowVector(grad.local, shared), hess._replace(shared=S))
 
-    def _expected_rows(self, q: Any) -> Expected:
+    def expected_rows(self, q: Any) -> Expected:
+        """Return what the rows contribute to the expectation, on the whole pattern."""
         design, p = self.design, self.p
         found = q.row_moments(design, (p,) if self.family.has_dispersion else ())
         moments = PredictorMoments(found.mean, found.variance)

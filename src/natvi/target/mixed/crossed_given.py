@@ -13,7 +13,7 @@ from jaxtyping import Array, Float
 
 from natvi.families.rows import PredictorMoments
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.target.expected import Expected
 from natvi.target.mixed.crossed import CrossedTarget, TermEffects
 from natvi.target.point_mass import PointMass

@@ -14,7 +14,7 @@ import numpy as np
 from natvi.judge import ladder
 from natvi.judge.trust import CARE, GOOD, Trust
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
-from natvi.models.mixed.crossed.integrated.method import Points, integrate
+from natvi.models.mixed.crossed.integrated.method import Points, Positions, integrate
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 from natvi.models.mixed.crossed.judge import judge_gaussian, judge_integrated, judge_open
 from natvi.models.mixed.crossed.layout import Built
@@ -25,8 +25,10 @@ from natvi.run import Fitted, Outcome
 from natvi.run.interrupt import Interruption
 from natvi.x64 import float64
 
-MOST_CELLS = 1.5e9  # rows, looked-up pairs and entries of the corner, times points, for which auto goes on by itself
-POINTS, STEPS = 300, 8
+MOST_SECONDS = 100.0  # that auto spends by itself on the points it begins with
+SETTLING_SECONDS, MOST_POINTS = 20.0, 4096  # on more of them, until means and sds have settled
+POINTS, STEPS = 300, 8  # points to begin with, those on the way to the mode included, and steps for each
+PER_ROW, PER_PAIR, PER_CELL = 5e-7, 2e-8, 6e-11  # seconds of a step: for rows, pairs of pairs, the corner's size cubed
 BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
 MOST_HYPER = 8
 
@@ -91,14 +93,23 @@ def _gaussian(stage: CrossedStage, why: str, concerns: tuple[Trust, ...] | None)
 
 def _too_large(stage: CrossedStage) -> str:
     """Say why the integrated method is not tried without being asked for, or nothing."""
-    target = stage.built.target
-    hyper, corner = target.b - target.p, len(stage.model.source.mean.shared)
-    step = 50.0 * target.y.size + 10.0 * target.pattern.higher.size + float(corner) ** 3 / 10.0
+    hyper = stage.built.target.b - stage.built.target.p
     if hyper > MOST_HYPER:
         return f"method='integrated' was not considered for {hyper} sds, correlations and dispersions"
-    if POINTS * STEPS * step > 100.0 * MOST_CELLS:
+    if POINTS * STEPS * _step_seconds(stage) > MOST_SECONDS:
         return "method='integrated' was not considered: it would take minutes"
     return ""
+
+
+def _step_seconds(stage: CrossedStage) -> float:
+    """Return about how long one step of an inner ascent takes."""
+    target, corner = stage.built.target, len(stage.model.source.mean.shared)
+    return PER_ROW * target.y.size + PER_PAIR * target.pattern.higher.size + PER_CELL * float(corner) ** 3
+
+
+def _most_points(stage: CrossedStage) -> int:
+    """Return how many points there may be until means and sds have settled."""
+    return int(min(MOST_POINTS, SETTLING_SECONDS / (STEPS * _step_seconds(stage))))
 
 
 def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]:
@@ -114,7 +125,14 @@ def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]
         precision = system.natural(fitted.state.ascent.x).precision
     p = target.p
     covariance = model.shared_covariance[p:, p:]
-    points = integrate(target, q.mean, precision, covariance)
+    at = {k - p for k in model.log_sd_positions().values()}
+    others = set(range(target.b - p)) - at - {k - p for k in model.dispersion_position().values()}
+
+    def read(hyper: np.ndarray) -> np.ndarray:
+        return model.component_draws(np.concatenate([np.zeros((len(hyper), p)), hyper], axis=1))
+
+    positions = Positions(sorted(at), sorted(others))
+    points = integrate(target, q.mean, precision, covariance, positions, read, _most_points(stage))
     found = _named(points, stage, why)
     concerns = (*judge_integrated(found, points), *judge_open(found), *_separation(model))
     doubts = ladder.doubts_in((judge_gaussian(model, found),))

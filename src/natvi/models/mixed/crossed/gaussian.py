@@ -10,7 +10,7 @@ import pandas as pd
 
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedFactor, CrossPattern
+from natvi.linalg.crossed.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.mixed.draws import draw_in_batches
 from natvi.models.regression.names import spread_name

@@ -10,6 +10,7 @@ from natvi.models.mixed.crossed.integrated.method import Points
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 
 LEAST_POINTS, FEWEST_POINTS = 30.0, 10.0  # effective, of evenly spread ones
+MOST_MEAN_ERROR, MOST_SD_ERROR = 0.15, 0.12  # by the points as if drawn: evenly spread ones err by less
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its mean
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
 SECOND_SHIFT, SECOND_CHANGE = 0.3, 0.2  # that the second-order term may make: what is left is smaller
@@ -57,10 +58,17 @@ def judge_integrated(fit: IntegratedFit, points: Points) -> tuple[Trust, ...]:
 
 def _judge_points(points: Points) -> Trust:
     count, effective = len(points.weights), points.effective
-    numbers = (("points", float(count)), ("effective points", effective), ("Pareto k of the points", points.k))
+    of_mean, of_sd = points.errors
+    numbers = (
+        ("points", float(count)),
+        ("effective points", effective),
+        ("Pareto k of the points", points.k),
+        ("largest error of a mean by the points, in posterior sds", of_mean),
+        ("largest error of a log sd by the points", of_sd),
+    )
     words = f"{count:,} weighted points of sds and dispersion, as good as {effective:,.0f} evenly spread ones"
     lost = float(np.mean(points.described.inner.settled <= 0))
-    if effective >= LEAST_POINTS and lost < 0.2:
+    if effective >= LEAST_POINTS and lost < 0.2 and of_mean <= MOST_MEAN_ERROR and of_sd <= MOST_SD_ERROR:
         return Trust(GOOD, (words,), numbers)
     cure = "give a tighter prior for the sds, or draw with NUTS"
     return Trust(CARE if effective >= FEWEST_POINTS else REFUSE, (f"{words}: too few; {cure}",), numbers)

@@ -13,14 +13,15 @@ from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.grouping.levels import level_labels
 from natvi.models.mixed.crossed.components import FittedTerm
+from natvi.models.mixed.crossed.leave import left_out_values
 from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import dispersion_name, spread_name
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
 
@@ -30,7 +31,7 @@ MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1000, 200, 5e7  # draws of all effects behin
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CrossedFit(RegressionFit):
+class CrossedFit(HasTerms):
     """The posterior of a model with several random terms; how it is known, subclasses say.
 
     `effect_mean` and `effect_sd` hold all effects in the user's units, in the order of the flat vector.
@@ -141,6 +142,13 @@ class CrossedFit(RegressionFit):
                 named |= {f"{name}|{term.group}": effects[:, k] for k, name in enumerate(term.names)}
         return named
 
+    def term_covariances(self, shared: np.ndarray) -> list[TermCovariance]:
+        """Return draws of every term's covariance; terms of one factor are told apart by their effects."""
+        groups = [term.group for term in self.terms]
+        names = [t.group if groups.count(t.group) == 1 else f"{' + '.join(t.names)}|{t.group}" for t in self.terms]
+        pairs = zip(names, self.terms, strict=True)
+        return [TermCovariance(name, term.columns_of_Z, term.covariances(shared)) for name, term in pairs]
+
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
         taken = {"chain", "draw", *self.fixed_names, *self.component_names()}
@@ -236,6 +244,11 @@ class CrossedFit(RegressionFit):
                 after += term.r * count
         local = np.concatenate(pieces, axis=1)[:, None]
         return Drawn(self.family, covariates._replace(codes=np.concatenate(codes, axis=1)), shared, local)
+
+    def block_values(self, rows: Rows, drawn: Drawn, codes: np.ndarray, num_blocks: int) -> np.ndarray:
+        """Return the log-likelihood of every block of rows, effects that no other block knows of integrated out."""
+        found = left_out_values(self.terms, rows, drawn, codes, num_blocks)
+        return super().block_values(rows, drawn, codes, num_blocks) if found is None else found
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its levels' effects: the mean over draws."""

@@ -5,11 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.families.rows import PredictorMoments
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.start import StartRows, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.structured.blocked_system import BlockedNatural
@@ -42,17 +41,13 @@ def rough_values(
 @quick_jit
 def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information: Float[Array, ""]) -> BlockedNatural:
     """Return N(mean, S^-1) with S the information at the rough values and effects zero, positive definite by build."""
-    design, p, b = target.design, target.p, target.b
-    n = design.rows.X.shape[-1] - design.rows.extra.shape[0]
-    r, m = design.rows.Z.shape[0], design.num_coordinates
+    p = target.p
+    r, n, m = target.num_local, target.num_levels, target.design.num_coordinates
     mean = ArrowVector(jnp.zeros((r, n)), jnp.concatenate([shared, jnp.zeros(m)]))
-    eta, zero = design.predictor(mean), jnp.zeros(())
-    moments = PredictorMoments(eta, jnp.zeros_like(eta))
-    if target.family.has_dispersion:
-        moments = PredictorMoments(eta, jnp.zeros_like(eta), shared[p], zero, jnp.zeros_like(eta))
-    rows = target.row_expectations(moments)
-    matrix: BlockedMatrix = jax.tree.map(jnp.negative, design.gram(rows.d_eta_eta, b))
-    A, B, pairs, S = matrix
+    rows: BlockedMatrix = jax.tree.map(jnp.negative, target.expected_rows(PointMass(mean)).hess)
+    A, B, pairs, S = rows
+    if target.family.has_dispersion:  # its information is known roughly, and may be anything at this point
+        B, S = B.at[p].set(0.0), S.at[p].set(0.0).at[:, p].set(0.0)
     for term in target.effects:
         prior, levels = term.prior, term.num_levels
         W = prior.precision_factor(shared)

@@ -103,9 +103,11 @@ def default_scales(
     """Return the priors of sds, correlations and dispersion, with those that the user has set in their place."""
     r, scale = data.Z.shape[1], WIDTH * response.spread
     asked = bool(settings.sds) or settings.lkj is not None
-    columns = standard_columns(
-        data.Z, data.random or plain_products(r), data.weights, centred=names.correlated and not asked
-    )
+    centred = names.correlated and not asked
+    if data.random_standard is None:
+        columns = standard_columns(data.Z, data.random or plain_products(r), data.weights, centred=centred)
+    else:
+        columns = data.random_standard(centred)
     sizes = np.where([role == CELL for role in columns.roles], 1.0, columns.sizes)
     user = tuple(settings.sds.get(k, _half_t(scale / sizes[k])) for k in range(r))
     inside, matrix = user, None

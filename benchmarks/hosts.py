@@ -173,8 +173,9 @@ def _begun(started: list[subprocess.Popen[str]]) -> list[subprocess.Popen[str]]:
     """Wait until the fits begin."""
     for process in started:
         assert process.stdout is not None
-        if process.stdout.readline().strip() != "started":
-            raise RuntimeError(process.communicate()[1][-2000:])
+        while (line := process.stdout.readline()).strip() != "started":  # gloo has something to say before
+            if not line:
+                raise RuntimeError(process.communicate()[1][-2000:])
     return started
 
 

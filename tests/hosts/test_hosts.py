@@ -89,8 +89,9 @@ def test_two_processes_give_the_answer_of_one(alone, two, kind):
 def test_one_process_gives_the_answer_of_rows_in_memory(alone, kind, family):
     formula = f"{family} ~ {tasks.FIXED if kind == 'glm' else tasks.MIXED}"
     frame = tasks.many() if kind == "glm" else tasks.table()
-    plain = getattr(natvi, kind)(formula, frame, family=family).fit(method="gva", tolerance=1e-13)
-    near(alone[kind][family]["end"], tasks.numbers_of(plain), 1e-7)
+    plain = getattr(natvi, kind)(formula, frame, family=family).fit(method="gva", tolerance=tasks.TIGHT)
+    # another start: both stop within the tolerance, not at the same point
+    near(alone[kind][family]["end"], tasks.numbers_of(plain), 1e-5)
 
 
 @pytest.mark.slow

@@ -116,8 +116,8 @@ def crossed_batches(
         )
     first = first_frame(open_frames, parsed, weights)
     response = encode_response(first.response, first.response_name, chosen.name, None)
-    rows = gather(Covariates(first.X, first.offset, first.Z), response, first.weights)
-    scaled = choose_crossed_prior(chosen, first, rows, prior)
+    pilot = gather(Covariates(first.X, first.offset, first.Z), response, first.weights)
+    scaled = choose_crossed_prior(chosen, first, pilot, prior)
     path = Path(tempfile.mkdtemp(prefix="natvi-") if folder is None else folder)
     path.mkdir(parents=True, exist_ok=True)
     try:

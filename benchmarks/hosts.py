@@ -157,7 +157,8 @@ def _kill(report: Report) -> None:
             again = finish(fit(str(path)))
             equal = [one["digest"] for one in again] == [one["digest"] for one in whole]
             same += equal
-            report.say(f"kill {k + 1} of process {victim}: {took:.1f} s to end, message {clear}, same bits {equal}")
+            seen = {"victim": victim, "seconds_to_end": took, "message": clear, "same_bits_after_resume": equal}
+            report.add(f"kill {k + 1}", "natvi, 2 processes", seen, versions=whole[0]["versions"], settings=settings)
     metrics = {
         "kills": kills,
         "other_ended_with_an_error": noticed,

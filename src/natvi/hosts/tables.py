@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from pandas.util import hash_array
 
 from natvi.formula.frames import as_frame
 from natvi.hosts.collect import count, number
@@ -90,7 +91,8 @@ class Files:
         for path, at in units:
             for frame in _read(path, at, list(columns)):
                 if divided and self._group:
-                    frame = frame[labels_hash(frame[self._group]) % np.uint64(count()) == np.uint64(number())]
+                    own = labels_hash(frame[self._group]) % np.uint64(count()) == np.uint64(number())
+                    frame = frame.loc[own]
                 if len(frame):
                     yield frame
 
@@ -160,15 +162,15 @@ def as_table(data: Any) -> Table:
     return data if isinstance(data, Table) else Frame(data)
 
 
-def labels_hash(labels: pd.Series) -> np.ndarray:
-    """Return a 64-bit number for every label, the same in every process and on every machine.
+def labels_hash(labels: Any) -> np.ndarray:
+    """Return a 64-bit number for every label of a column, the same in every process and on every machine.
 
     Example:
         >>> labels_hash(pd.Series(["a", "b", "a"])).tolist()[0] == labels_hash(pd.Series(["a"])).tolist()[0]
         True
     """
     plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    return pd.util.hash_array(plain.to_numpy(), categorize=True).astype(np.uint64)
+    return hash_array(plain.to_numpy(), categorize=True).astype(np.uint64)
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

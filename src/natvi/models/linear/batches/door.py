@@ -281,8 +281,8 @@ def glm_batches(
     chosen = find_streamed(family, link)
     structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
-    known = collect(num_rows)
-    survey = survey_rows(rows.read, chosen, None if None in known else tuple(known))
+    known = [size for size in collect(num_rows) if size is not None]
+    survey = survey_rows(rows.read, chosen, tuple(known) if len(known) == count() else None)
     rows.num_rows = survey.own_rows
     if not rows.names and not chosen.has_dispersion:
         raise ValueError("the model has no coefficients: X has no columns. Give some, or intercept=True.")

@@ -151,7 +151,12 @@ class SpreadMixed:
             counts[np.searchsorted(values, v)] += c
         cells = int(chunk_size_of(values, counts))
         needs = collect(Room.needed(sizes, cells))
-        common = Room(cells, *(max(need[k] for need in needs) for k in (1, 2)), min(need.num_simple for need in needs))
+        common = Room(
+            cells,
+            places=max(need.places for need in needs),
+            extra=max(need.extra for need in needs),
+            num_simple=min(need.num_simple for need in needs),
+        )
         layout = layout_rows(groups.codes, len(groups.labels), common=common)
         design = _design(rows, self.common.design.correlated)
         extra = (rows.weight, rows.constant)
@@ -201,9 +206,8 @@ def gathered(own: _Own) -> _Own:
     parts = collect((own.labels, *map(np.asarray, local)))
     labels = np.concatenate([part[0] for part in parts])
     order = np.argsort(labels, kind="stable")
-    mean, factor, cross, covariances = (
-        np.concatenate([part[k] for part in parts], axis=-1)[..., order] for k in range(1, 5)
-    )
+    joined: list[Any] = [np.concatenate([part[k] for part in parts], axis=-1)[..., order] for k in range(1, 5)]
+    mean, factor, cross, covariances = joined
     whole = own.posterior
     posterior = ArrowPrecision(
         ArrowVector(mean, whole.mean.shared), ArrowFactor(factor, cross, whole.factor.shared), whole.inverse_shared

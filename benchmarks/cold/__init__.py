@@ -21,7 +21,7 @@ from benchmarks.cold.programs import COMMANDS, PEERS, STAGES
 from benchmarks.report import ROOT, Report
 
 NAMES = ("import", "first", "sessions", "terminal", "peers")
-RUNS, QUICK_RUNS = 5, 1
+RUNS, QUICK_RUNS = 3, 1
 JAX = "import jax"
 
 
@@ -32,7 +32,8 @@ class Shop:
         self.folder = folder
         self.programs = folder / "programs"
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("JAX_", "XLA_"))}
-        self.environment = kept | {"NATVI_CACHE": str(self.programs)}
+        kept.pop("PYTHONDONTWRITEBYTECODE", None)  # an installed package is byte-compiled
+        self.environment = kept | {"NATVI_CACHE": str(self.programs), "PYTHONPYCACHEPREFIX": str(folder / "bytecode")}
 
     def run(self, command: Sequence[str], *, cold: bool = False) -> tuple[float, str]:
         """Run a program to its end; return the seconds from its start, and what it printed."""
@@ -49,7 +50,7 @@ class Shop:
 def run(report: Report, only: Sequence[str] = ()) -> None:
     """Measure everything; `--only` takes some of the parts."""
     runs = QUICK_RUNS if report.quick else RUNS
-    report.settings |= {"runs": runs, "taken": "the shortest"}
+    report.settings |= {"taken": "the shortest"}
     wanted = {name.lower() for name in only} or set(NAMES)
     with tempfile.TemporaryDirectory() as folder:
         shop = Shop(Path(folder))
@@ -57,23 +58,37 @@ def run(report: Report, only: Sequence[str] = ()) -> None:
         versions = json.loads(shop.run([*session, "versions"])[1])
         shop.run([*session, "files", folder])
         figures: dict[tuple[str, str], float] = {}
+        stages: dict[str, dict[str, Any]] = {}
         problems = [problem for problem in COMMANDS if problem.part in wanted]
-        for _ in range(runs):
+        for done in range(1, runs + 1):
             for problem in problems:
                 command = problem.command(sys.executable, folder)
                 if problem.warmed:
                     shop.run(command)
                 seconds, _ = shop.run(command, cold=problem.cold)
                 _keep_least(figures, (problem.name, "natvi"), seconds)
+            if "sessions" in wanted:
+                _measure_sessions(shop, [*session, "several"], stages)
             if "peers" in wanted:
                 _measure_peers(report, shop, figures)
-        for (name, tool), seconds in figures.items():
-            metrics = {"seconds": seconds}
-            if (JAX, "natvi") in figures:
-                metrics["of import jax"] = seconds / figures[JAX, "natvi"]
-            report.add(name, tool, metrics, threads="all", versions=versions)
-        if "sessions" in wanted:
-            _measure_sessions(report, shop, [*session, "several"], runs, versions)
+            report.rows.clear()  # whatever ends this, what was measured is told
+            report.settings |= {"runs": done}
+            _tell(report, figures, stages, versions)
+
+
+def _tell(
+    report: Report,
+    figures: dict[tuple[str, str], float],
+    stages: dict[str, dict[str, Any]],
+    versions: dict[str, str],
+) -> None:
+    for (name, tool), seconds in figures.items():
+        metrics = {"seconds": seconds}
+        if (JAX, "natvi") in figures:
+            metrics["of import jax"] = seconds / figures[JAX, "natvi"]
+        report.add(name, tool, metrics, threads="all", versions=versions)
+    for stage, found in stages.items():
+        report.add(stage, "natvi", found, threads="all", versions=versions)
 
 
 def _measure_peers(report: Report, shop: Shop, figures: dict[tuple[str, str], float]) -> None:
@@ -84,21 +99,19 @@ def _measure_peers(report: Report, shop: Shop, figures: dict[tuple[str, str], fl
         try:
             seconds, _ = shop.run([program, *peer.words(str(shop.folder))])
         except RuntimeError as error:
-            report.note(f"{peer.tool} on {peer.name}: {str(error).splitlines()[-1]}")
+            if (note := f"{peer.tool} on {peer.name}: {str(error).splitlines()[-1]}") not in report.notes:
+                report.note(note)
             continue
         _keep_least(figures, (peer.name, peer.tool), seconds)
 
 
-def _measure_sessions(report: Report, shop: Shop, command: list[str], runs: int, versions: dict[str, str]) -> None:
+def _measure_sessions(shop: Shop, command: list[str], best: dict[str, dict[str, Any]]) -> None:
     """One process that fits one data set after the other, with an empty and with a filled folder of programs."""
     for words, cold in (("no programs kept", True), ("programs kept", False)):
-        best: dict[str, dict[str, Any]] = {}
-        for _ in range(runs):
-            for stage, found in json.loads(shop.run(command, cold=cold)[1].splitlines()[-1]).items():
-                if stage not in best or found["seconds"] < best[stage]["seconds"]:
-                    best[stage] = found
-        for stage in STAGES:
-            report.add(f"{stage} ({words})", "natvi", best[stage], threads="all", versions=versions)
+        for stage, found in json.loads(shop.run(command, cold=cold)[1].splitlines()[-1]).items():
+            name = f"{stage} ({words})"
+            if name not in best or found["seconds"] < best[name]["seconds"]:
+                best[name] = found
 
 
 def _keep_least(figures: dict[tuple[str, str], float], key: tuple[str, str], seconds: float) -> None:

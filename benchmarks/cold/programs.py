@@ -12,6 +12,7 @@ STAGES = (
     "one term fewer",
     "Toenail, a warm fit",
     "Toenail, ten-fold cross-validation",
+    "Toenail, one term fewer",
 )
 
 

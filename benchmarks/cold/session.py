@@ -69,6 +69,7 @@ def several() -> dict[str, dict[str, float]]:
         lambda: fit(short, data),
         lambda: fit(TOENAIL, toenail),
         cross_validate,
+        lambda: fit("infect ~ trt + time + (1 | idnr)", toenail),
     )
     fit(TOENAIL, toenail)  # the fifth step is to be a warm one
     found = {}

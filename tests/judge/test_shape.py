@@ -70,7 +70,7 @@ def test_errors_are_those_of_repeated_draws() -> None:
 
 def test_more_draws_are_taken_near_a_threshold_only() -> None:
     sizes = {ratio: look(gaussian(MEAN, FACTOR * ratio)).num_draws for ratio in (1.0, 1.1, 1.4)}
-    assert sizes[1.0] <= sizes[1.4] <= 1024 < sizes[1.1]
+    assert sizes[1.4] <= sizes[1.0] <= 1024 < sizes[1.1]
 
 
 def test_what_is_read_may_be_any_function() -> None:

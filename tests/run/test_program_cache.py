@@ -11,6 +11,10 @@ import pytest
 from natvi.run import program_cache
 
 FIT = """
+import os
+if os.environ.get("FULL"):  # no file may grow, as on a full disk
+    import resource
+    resource.setrlimit(resource.RLIMIT_FSIZE, (16, 16))
 import jax
 jax.jit(lambda x: x + 1)(1.0)  # JAX has compiled before natvi is used
 import natvi
@@ -49,6 +53,16 @@ def test_a_folder_that_cannot_be_used_fails_nothing(tmp_path: Path) -> None:
     assert fit(tmp_path / "file" / "below")[:2] == ("converged", 0)
     assert fit("off", HOME=str(tmp_path), XDG_CACHE_HOME="")[:2] == ("converged", 0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file"]
+    full = fit(tmp_path / "full", FULL="yes")
+    assert full[:2] == ("converged", 0) and "Error" not in full[3]
+
+
+def test_a_file_that_another_process_deletes_is_no_trouble(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes, of two versions perhaps, may tidy up one folder at the same time."""
+    (tmp_path / "kept-cache").write_bytes(b"x")
+    (tmp_path / "gone-cache").symlink_to(tmp_path / "nowhere")
+    program_cache._forget_the_oldest(tmp_path)
+    assert (tmp_path / "kept-cache").exists()
 
 
 @pytest.fixture

@@ -58,14 +58,19 @@ class Shape(NamedTuple):
         return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0)
 
     @property
+    def far_off(self) -> bool:
+        """Whether a mean or an sd is off by more than twice as much, which few draws with rough errors can say."""
+        return self.effective >= thresholds.LEAST_SURE and self._beyond(-1.0, 2.0)
+
+    @property
     def clearly_right(self) -> bool:
         """Whether no mean and no sd can be off, whatever the noise."""
         return self.effective >= thresholds.LEAST_SURE and not self._beyond(1.0)
 
-    def _beyond(self, sign: float) -> bool:
+    def _beyond(self, sign: float, times: float = 1.0) -> bool:
         errors = -sign * float(ndtri(thresholds.DOUBT / max(2 * len(self.shift), 1)))
-        moved = np.abs(self.shift) + errors * self.shift_error > thresholds.SHIFT
-        changed = np.abs(self.change) + errors * self.change_error > thresholds.CHANGE
+        moved = np.abs(self.shift) + errors * self.shift_error > times * thresholds.SHIFT
+        changed = np.abs(self.change) + errors * self.change_error > times * thresholds.CHANGE
         return bool(np.any(moved) or np.any(changed))
 
 
@@ -174,19 +179,26 @@ def look_closer(
     # x = A (theta - mean), each of sd one, is B z
     B = directions * factor if factor.ndim == 1 else directions @ factor
     B = B / np.maximum(np.sqrt(np.sum(B**2, axis=1, keepdims=True)), 1e-300)
-    narrow, wide, known = np.zeros((0, d)), np.zeros((0, d)), np.zeros((2, 0, 2))
+    narrow, wide, known, shape = np.zeros((0, d)), np.zeros((0, d)), np.zeros((2, 0, 2)), None
     size = max(min(thresholds.FIRST_DRAWS, most_draws) // 4, 1)
     while True:
         new = [draw_pairs(size, d, rng, flag) for flag in (False, True)]
-        z = np.stack(new, axis=1).reshape(-1, d)
-        moved = z * factor if factor.ndim == 1 else z @ factor.T
-        found = np.asarray(log_density(np.concatenate([mean + moved, mean - moved])))
-        narrow, wide = np.concatenate([narrow, new[0]]), np.concatenate([wide, new[1]])
-        known = np.concatenate([known, found.reshape(2, -1, 2)], axis=1)
-        # in the order of `together`: both kinds of draws, then their mirror images
-        shape = weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
+        first = min(thresholds.FIRST_LOOK // 4, size) if not len(narrow) else size
+        for part in (slice(0, first), slice(first, size)):
+            if part.start == part.stop:
+                break
+            z = np.stack([draws[part] for draws in new], axis=1).reshape(-1, d)
+            moved = z * factor if factor.ndim == 1 else z @ factor.T
+            found = np.asarray(log_density(np.concatenate([mean + moved, mean - moved])))
+            narrow, wide = np.concatenate([narrow, new[0][part]]), np.concatenate([wide, new[1][part]])
+            known = np.concatenate([known, found.reshape(2, -1, 2)], axis=1)
+            # in the order of `together`: both kinds of draws, then their mirror images
+            shape = weigh(known.swapaxes(1, 2).ravel(), together(narrow, wide), mean, factor, B, read)
+            if shape is None or shape.far_off:
+                return shape
+        assert shape is not None
         count = 4 * len(narrow)
-        if shape is None or shape.clearly_off or (shape.reliable and shape.clearly_right):
+        if shape.clearly_off or (shape.reliable and shape.clearly_right):
             return shape
         hopeless = shape.off and shape.effective < thresholds.HOPELESS * count
         size = min((thresholds.GROWTH - 1) * count, most_draws - count) // 4

@@ -19,6 +19,6 @@ DOUBT = (
 )
 LEAST_SURE = 50  # effective draws, below which standard errors are not believed
 HOPELESS = 0.2  # share of the draws that are effective, below which more of them would not help
-FIRST_DRAWS, MOST_DRAWS, GROWTH = 256, 4096, 4  # of a check
+FIRST_LOOK, FIRST_DRAWS, MOST_DRAWS, GROWTH = 128, 256, 4096, 4  # of a check; the first look is for what is clear
 
 LEAST_EFFECTIVE, FEWEST_EFFECTIVE = 200, 30  # draws behind an answer that consists of draws: good, and usable at all

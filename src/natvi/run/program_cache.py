@@ -11,6 +11,7 @@ import hashlib
 import os
 import platform
 import warnings
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 
@@ -63,7 +64,11 @@ def _processor() -> str:
 
 def _forget_the_oldest(folder: Path) -> None:
     """Delete the oldest files of a folder that holds too much, until it is half full, and files without content."""
-    found = sorted((entry.stat().st_mtime, entry.stat().st_size, entry.path) for entry in os.scandir(folder))
+    found = []
+    for entry in os.scandir(folder):
+        with suppress(FileNotFoundError):  # another process tidies up too
+            found.append((entry.stat().st_mtime, entry.stat().st_size, entry.path))
+    found.sort()
     total = sum(size for _, size, _ in found)
     limit = MOST_BYTES // 2 if total > MOST_BYTES else total
     for _, size, path in found:

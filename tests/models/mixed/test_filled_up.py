@@ -9,6 +9,7 @@ import pytest
 
 import natvi
 from natvi.linalg.buckets import LARGEST, bucket
+from natvi.models.mixed.filling import with_filling, without_filling
 from natvi.models.mixed.marginal import method as mixed_marginal
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.target import build_target
@@ -61,20 +62,47 @@ def test_empty_groups_change_nothing(formula: str) -> None:
     np.testing.assert_allclose(marginals[1], marginals[0], rtol=1e-12)
 
 
+def test_columns_of_zeros_change_nothing() -> None:
+    """Five columns are filled up to six: the Gaussian and the marginal with its gradient stay what they are."""
+    data = counts(17, 5)
+    data = data.assign(**{f"z{k}": np.random.default_rng(k).standard_normal(len(data)) for k in range(3)})
+    model = natvi.glmm("y ~ x + z0 + z1 + z2 + (1 | g)", data, family="poisson")
+    rows = (model.design, model.y, model.family, model.prior, model.weight, model.constant)
+    g = len(model.prior.mean)
+    with float64():
+        plain, filled = (build_target(*rows, fill_up=fill_up) for fill_up in (False, True))
+        fits = [climb_groups(case.target, case.start).gaussian for case in (plain, filled)]
+        assert [fit.mean.shared.shape for fit in fits] == [(6,), (7,)]
+        np.testing.assert_array_equal(fits[1].inverse_shared[5], np.eye(7)[5])
+        assert fits[1].mean.shared[5] == 0.0 and np.all(np.asarray(fits[1].factor.cross)[5] == 0.0)
+        own = without_filling(filled.target, fits[1], g)
+        near = np.asarray(fits[0].mean.shared) + 0.1 * np.arange(-2, 3)[:, None]
+        scores = [MarginalDensity(case.target, q).scores(near) for case, q in ((plain, fits[0]), (filled, own))]
+        again = with_filling(filled.target, own)
+    np.testing.assert_allclose(own.mean.shared, fits[0].mean.shared, atol=1e-7)
+    np.testing.assert_allclose(own.factor.shared, fits[0].factor.shared, rtol=1e-6, atol=1e-6)
+    for first, second in zip(*scores, strict=True):
+        np.testing.assert_allclose(second, first, rtol=1e-9, atol=1e-9)
+    np.testing.assert_array_equal(again.factor.shared, fits[1].factor.shared)
+
+
 def test_another_data_set_of_similar_size_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 256)
+    monkeypatch.setattr(mixed_marginal, "FEW_DRAWS", 256)
     monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 256)
     compiled = []
 
     def listen(event: str, duration: float, **_: object) -> None:
         compiled.extend([event] * event.endswith("backend_compile_duration"))
 
+    first, other = counts(38, 5, seed=1), counts(34, 5, seed=2)
+    first["z"], other["z"] = np.cos(first["x"]), np.cos(other["x"])
     for method in ("gva", "marginal"):
-        natvi.glmm("y ~ x + (1 | g)", counts(38, 5, seed=1), family="poisson").fit(method=method)
+        natvi.glmm("y ~ x + z + (1 | g)", first, family="poisson").fit(method=method)
     jax.monitoring.register_event_duration_secs_listener(listen)
     for method in ("gva", "marginal"):
-        other = natvi.glmm("y ~ x + (1 | g)", counts(34, 5, seed=2), family="poisson").fit(method=method)
-        assert other.outcome == "converged"
+        for formula in ("y ~ x + z + (1 | g)", "y ~ x * z + (1 | g)"):  # three columns and four
+            assert natvi.glmm(formula, other, family="poisson").fit(method=method).outcome == "converged"
     assert compiled == []
 
 

@@ -88,8 +88,8 @@ def check_against_grid(result: natvi.Result, grid: np.ndarray, evidence: np.ndar
 
 def test_many_rounds_end_with_an_honest_verdict(monkeypatch: pytest.MonkeyPatch) -> None:
     """A proposal far off: three rounds improve it, and the verdict follows the weights."""
-    monkeypatch.setattr(mixed_marginal, "FIRST_DRAWS", 64)
-    monkeypatch.setattr(mixed_marginal, "MOST_DRAWS", 64)
+    for name in ("FEW_DRAWS", "FIRST_DRAWS", "MOST_DRAWS"):
+        monkeypatch.setattr(mixed_marginal, name, 64)
     monkeypatch.setattr(mixed_marginal, "ENOUGH", 2.0)  # never enough
     result = natvi.glmm("y ~ x + (1 | g)", small_binary(), family="bernoulli", prior="paper").fit(method="marginal")
     assert result.trust == "use with care"
@@ -146,10 +146,10 @@ def test_newton_finds_a_mode_and_holds_what_it_should() -> None:
     mode = find_mode(scores, np.array([4.0, -3.0, 2.0]), np.eye(3))
     assert mode.converged
     np.testing.assert_allclose(mode.centre, 1.0, atol=1e-3)
-    np.testing.assert_allclose(mode.covariance, np.linalg.inv(H), atol=1e-3)
+    np.testing.assert_allclose(mode.covariance, np.linalg.inv(H), atol=0.01)
     held = find_mode(scores, np.array([1.0, -3.0, 2.0]), np.eye(3)[:, 1:])
     assert held.centre[0] == 1.0
-    np.testing.assert_allclose(held.covariance[1:, 1:], np.linalg.inv(H[1:, 1:]), atol=1e-3)
+    np.testing.assert_allclose(held.covariance[1:, 1:], np.linalg.inv(H[1:, 1:]), atol=0.01)
 
 
 # --- the contract --------------------------------------------------------------------------------------------

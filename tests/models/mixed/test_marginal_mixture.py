@@ -136,7 +136,7 @@ def test_poor_draws_are_made_good() -> None:
     # a number to which few draws contribute asks for more of them, up to the limit
     rare = settle(Known(), source, good, lambda x: np.exp(-3 * x[:, :1]), 16384, 0)
     assert len(rare.weights) == 16384 and rare.k < 0.7
-    assert settle(Known(), source, good, lambda x: x, 16384, 0) is good
+    assert settle(Known(), source, good, lambda x: x, 16384, 0).shared is good.shared
 
 
 def test_points_out_of_range_are_quiet_and_weigh_nothing() -> None:

@@ -15,7 +15,7 @@ def test_order_is_kept_and_the_first_is_alone() -> None:
         began.append(at)
         return [np.array([at])]
 
-    with closing(_side_by_side(look, range(0, 90, 10))) as found:
+    with closing(_side_by_side(look, range(0, 90, 10), True)) as found:
         assert next(found)[0] == 0 and began == [0]
         assert [int(part[0][0]) for part in found] == list(range(10, 90, 10))
 
@@ -29,7 +29,7 @@ def test_what_nobody_waits_for_is_not_begun() -> None:
             go_on.wait(10)
         return [np.array([at])]
 
-    with closing(_side_by_side(look, range(1000))) as found:
+    with closing(_side_by_side(look, range(1000), True)) as found:
         assert next(found)[0] == 0 and next(found)[0] == 1
         threading.Timer(0.2, go_on.set).start()
     assert len(began) < 1000

@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
+from natvi.linalg.buckets import bucket
 from natvi.models.linear.centring import Centring, centred_prior, find_centring
 from natvi.models.regression.options import find_rule
 from natvi.models.regression.prior.choice import Prior
@@ -50,22 +51,45 @@ def column_scales(X: np.ndarray) -> np.ndarray | None:
 
 
 def build_target(
-    rows: Rows, family: Family, prior: Prior, scales: np.ndarray | None, centring: Centring | None = None
+    rows: Rows,
+    family: Family,
+    prior: Prior,
+    scales: np.ndarray | None,
+    centring: Centring | None = None,
+    fill_up: bool = False,
 ) -> DesignRows:
-    """Return the target of (beta, log dispersion), of columns centred already, the coefficients times the scales."""
-    X, mean, sd = rows.X, prior.mean, prior.sd
+    """Return the target of (beta, log dispersion), of columns centred already, the coefficients times the scales.
+
+    `fill_up` adds rows that count for nothing, up to the next of few sizes, for which programs are compiled already.
+    """
+    X, mean, sd, n = rows.X, prior.mean, prior.sd, len(rows.y)
     if scales is not None:
         X = X / scales
         whole = np.append(scales, np.ones(len(mean) - len(scales)))
         mean, sd = mean * whole, sd * whole
-    offset, weight = (None if part is None else jnp.asarray(part) for part in (rows.offset, rows.weight))
-    observations = Observations(jnp.asarray(X), jnp.asarray(rows.y), offset, weight)
+    observations = _observations(X, rows, bucket(n) if fill_up and n > 2 * X.shape[1] else n)
     normal: FlatPrior = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
     if centring is not None:
         normal = centred_prior(normal, centring, scales)
     for found in prior.scales.placed:  # the dispersion's, on which no scale acts
         normal = RegressionPrior(normal, ScalePrior.of(found.density, found.position, found.power))
-    return DesignRows(observations, normal, family, len(rows.y), rows.constant)
+    return DesignRows(observations, normal, family, len(observations.y), rows.constant)
+
+
+def _observations(X: np.ndarray, rows: Rows, size: int) -> Observations:
+    """Return the rows on the device, zeros in X and the last response over again in those that count for nothing."""
+    n = len(rows.y)
+    parts = [None if part is None else np.asarray(part) for part in (X, rows.y, rows.offset, rows.weight)]
+    filled = None
+    if size > n:
+        parts = [None if part is None else _filled(part, size) for part in parts]
+        parts[0][n:], filled = 0.0, np.arange(size) < n  # type: ignore[index]
+    X, y, offset, weight = jax.device_put(parts)
+    return Observations(X, y, offset, weight, None, None if filled is None else jax.device_put(filled))
+
+
+def _filled(part: np.ndarray, size: int) -> np.ndarray:
+    return np.concatenate([part, np.repeat(part[-1:], size - len(part), axis=0)])
 
 
 def fit_exactly(rows: Rows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
@@ -75,7 +99,7 @@ def fit_exactly(rows: Rows, family: Family, prior: Prior, structure: str, **opti
     if centring is not None:
         rows = rows._replace(X=centring.columns(rows.X))
     scales = column_scales(rows.X) if plain else None
-    fitted = climb_rows(build_target(rows, family, prior, scales, centring), structure, **options)
+    fitted = climb_rows(build_target(rows, family, prior, scales, centring, fill_up=True), structure, **options)
     mean, factor = unscaled(fitted.gaussian, scales)
     if centring is not None:
         mean, factor = centring.undo(mean, factor)

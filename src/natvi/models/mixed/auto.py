@@ -10,6 +10,7 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
+from jaxtyping import Array, Float
 
 from natvi.gaussian import ArrowPrecision
 from natvi.judge import ladder
@@ -19,14 +20,17 @@ from natvi.linalg import ArrowVector
 from natvi.metrics.psis import weighted_quantiles
 from natvi.models.mixed.check import check_fit, judge_data, judge_separation, judge_shape, vague_components
 from natvi.models.mixed.conditional import ConditionalSampler
+from natvi.models.mixed.filling import shared_places, with_filling
 from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.method import Positions, draw_marginal
+from natvi.models.mixed.marginal.method import FIRST_DRAWS, ROW_BUDGET, Positions, draw_marginal
 from natvi.models.mixed.marginal.posterior import MarginalFit
+from natvi.models.mixed.marginal.settle import MarginalDraws, further
 from natvi.models.mixed.marginal.straight import fixed_effects
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws
 from natvi.optimize.arrow_system import Natural
 from natvi.run import Fitted, Outcome, climb_groups
+from natvi.run.compiled_code import quick_jit
 from natvi.run.interrupt import Interruption
 from natvi.run.progress import StepProgress
 from natvi.target import SumOfTerms
@@ -227,6 +231,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
         weights=draws.weights,
         sampler=sampler,
         pareto_k=draws.k,
+        more=partial(_more, MarginalDensity(stage.target, stage.posterior), draws, model.num_rows),
     )
     open_ends = (*_left_open(found), *_judge_large(found, stage))
     concerns = (
@@ -237,6 +242,12 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
     trace = np.append(fitted.trace, draws.log_evidence)
     steps = len(fitted.trace) + draws.steps
     return Chosen(found, "marginal", Outcome.CONVERGED, draws.log_evidence, draws.error, trace, steps, concerns)
+
+
+def _more(density: MarginalDensity, draws: MarginalDraws, num_rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """Make the draws that are behind more than a thousand."""
+    found = further(density, draws, min(FIRST_DRAWS, int(ROW_BUDGET / num_rows)))
+    return found.shared, found.weights
 
 
 def _positions(model: MixedFit) -> Positions:
@@ -288,14 +299,14 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
         return ()
     best = stage.fitted.elbo
     positions = np.array(list(stage.model.log_sd_positions().values()))
-    gaps = []
+    best_places, gaps = shared_places(stage.target, len(stage.posterior.mean.shared)), []
+    positions = positions if best_places is None else best_places[positions]
     with float64():
-        precision = stage.posterior.factor.square()
+        start = with_filling(stage.target, stage.posterior)
         for sign in (-1.0, 1.0):
-            shared = np.array(stage.posterior.mean.shared)
+            shared = np.array(start.mean.shared)
             shared[positions] += sign * np.log(FACTOR)
-            mean = ArrowVector(stage.posterior.mean.local, shared)  # type: ignore[arg-type]
-            again = climb_groups(stage.target, Natural(precision.matvec(mean), precision), max_steps=STARTS_STEPS)
+            again = climb_groups(stage.target, _natural_at(start, shared), max_steps=STARTS_STEPS)
             if again.outcome is Outcome.CONVERGED:
                 gaps.append(again.elbo - best)
     if not gaps:
@@ -309,3 +320,10 @@ def _other_starts(stage: GaussianStage) -> tuple[Trust, ...]:
         "there is more than one maximum; fit with method='marginal'"
     )
     return (Trust(CARE, (words,), numbers),)
+
+
+@quick_jit
+def _natural_at(posterior: ArrowPrecision, shared: Float[Array, " g"]) -> Natural:
+    """Return natural parameters of the same Gaussian around other shared coordinates."""
+    precision = posterior.factor.square()
+    return Natural(precision.matvec(ArrowVector(posterior.mean.local, shared)), precision)

@@ -9,10 +9,13 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Float
 
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
+from natvi.models.mixed.filling import filled_points
+from natvi.models.mixed.marginal.density import FEW_CELLS
+from natvi.run.compiled_code import quick_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.conditional import draw_conditional
 from natvi.target.mixed.marginal import mixed_parts
@@ -45,16 +48,15 @@ class ConditionalSampler:
     def draw(self, shared: Float[np.ndarray, "s g"], seed: int) -> Float[np.ndarray, "s r n"]:
         """Draw the random effects once for every row of `shared`, in batches of one size."""
         (r, n), s = self.near.shape, len(shared)
+        shared = filled_points(self.target, shared)
         size = 1 << int(np.log2(np.clip(CELLS_AT_ONCE / (r * n), 1, MOST_AT_ONCE)))
         filled = np.concatenate([shared, np.repeat(shared[-1:], -s % size, axis=0)])
         found = np.empty((s, r, len(self.place)))
         with float64():
             target, near = jax.device_put((self.target, self.near))
-            key = jax.random.key(seed)
+            draw = _quick_draws if mixed_parts(self.target)[0].y.size <= FEW_CELLS else _draws
             for at in range(0, s, size):
-                part = draw_conditional(
-                    target, jnp.asarray(filled[at : at + size]), near, jax.random.fold_in(key, at // size)
-                )
+                part = draw(target, filled[at : at + size], near, np.int64(seed), np.int64(at // size))
                 found[at : at + size] = np.asarray(part)[: s - at][..., self.place]
         return found
 
@@ -88,7 +90,7 @@ class ConditionalSampler:
             weight = jnp.asarray(arrays["rows_weight"]) if "rows_weight" in arrays else None
             design = GroupedRows(X, Z, offset, filled, extra, num_simple=int(document["num_simple"]))
             rows = LikelihoodRows(design, y, family, weight=weight)
-            effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + int(family.has_dispersion), correlated)
+            effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + family.num_extras, correlated)
             target = to_host(SumOfTerms((rows, effects), ()))
         (r, n), place = arrays["rows_near"].shape, arrays["rows_place"]
         unique = np.unique(place)
@@ -96,3 +98,12 @@ class ConditionalSampler:
         if r != Z.shape[0] or not within or Z.shape[-1] - len(extra) != n:
             raise ValueError("the stored rows do not fit together")
         return cls(target, arrays["rows_near"], place)
+
+
+def _piece(
+    target: SumOfTerms, shared: Float[Array, "s g"], near: Float[Array, "r n"], seed: Array, piece: Array
+) -> Float[Array, "s r n"]:
+    return draw_conditional(target, shared, near, jax.random.fold_in(jax.random.key(seed), piece))
+
+
+_draws, _quick_draws = jax.jit(_piece), quick_jit(_piece)

@@ -1,18 +1,15 @@
 """A fitted mixed model: names, tables, draws and predictions around its Gaussian."""
 
 from dataclasses import dataclass, fields
-from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import ArrowVector
-from natvi.models.mixed.draws import draw_in_batches
+from natvi.models.mixed.draws import arrow_draws
 from natvi.models.mixed.groups import group_codes, plain_labels
 from natvi.models.mixed.marginal.whole_groups import whole_groups
 from natvi.models.mixed.predict import draw_effects, predictor_moments
@@ -26,9 +23,10 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
-    apply_mean,
+    PROBABILITIES,
     check_word,
     drawn_columns,
+    drawn_means,
     gaussian_columns,
 )
 from natvi.models.regression.prior.choice import Prior
@@ -36,7 +34,6 @@ from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
-from natvi.x64 import float64
 
 LARGEST_DRAW = 2_000_000_000  # bytes
 GROUPS = ("known", "new", "population")
@@ -134,9 +131,7 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def joint_draws(self, num_samples: int, seed: int, keep_local: bool) -> tuple[np.ndarray, np.ndarray]:
         """Draw `(s, r, n)` and `(s, g)`, in the coordinates of the fit."""
-        with float64():
-            draw = partial(_draw, jax.device_put(self.posterior))
-        return draw_in_batches(draw, num_samples, seed, self.local_sds.size, keep_local)
+        return arrow_draws(self.posterior, num_samples, seed, keep_local)
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -151,6 +146,8 @@ class MixedFit(SharedCoordinates, HasTerms):
         With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
         rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         check_word("groups", groups, GROUPS)
         if new_data is None:
@@ -180,6 +177,9 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        if kind != "link" and self.family.mean_given is not None:
+            drawn = self.draws_for(rows, PREDICTIVE_DRAWS, 0)
+            return drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob)
         return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
 
     def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
@@ -239,7 +239,8 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its group's effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -264,7 +265,7 @@ class MixedFit(SharedCoordinates, HasTerms):
         document = {
             "model": "glmm",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),
@@ -278,8 +279,3 @@ class MixedFit(SharedCoordinates, HasTerms):
             "choice": self.choice,
         }
         return {name: np.asarray(array) for name, array in arrays.items()}, document
-
-
-@jax.jit
-def _draw(posterior: ArrowPrecision, keys: jax.Array) -> ArrowVector:
-    return jax.lax.map(posterior.sample, keys, batch_size=16)

@@ -5,13 +5,16 @@ Shared coordinates are ordered (beta, dispersion, omega), so that the likelihood
 
 from typing import NamedTuple
 
-import jax.numpy as jnp
+import jax
 import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
-from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
+from natvi.linalg.buckets import column_bucket
+from natvi.linalg.grouped_rows import RowLayout
+from natvi.models.mixed.filling import filled_prior
+from natvi.models.mixed.start import GroupedDesign, compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
@@ -46,43 +49,74 @@ def build_target(
         prior: Of the shared coordinates.
         weight: How often each row counts, trials included; None where every row counts once.
         constant: What the weighted rows lack: the log binomial coefficients.
-        fill_up: Whether to add empty groups up to the next of few sizes, for which programs are compiled already.
+        fill_up: Whether to add empty groups, and columns of zeros, up to the next of few sizes, for which programs are
+            compiled already.
 
     Returns:
         The target with a start.
     """
     assert design.group_codes is not None and design.group_labels is not None
-    p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
-    layout = layout_rows(design.group_codes, num_groups, fill_up)
+    layout = layout_rows(design.group_codes, len(design.group_labels), fill_up)
+    p = design.X.shape[1]
+    filling = column_bucket(p, len(y)) - p if fill_up else 0
+    target = lay_out(design, y, family, prior, layout, weight, constant, filling=filling)
+    shared, information = starting_values(design, y, family, weight)
+    shared = np.insert(within_prior(shared, prior.scales), [p] * filling, 0.0)
+    start = compiled_starting_point(target, shared, np.asarray(information), layout.num_places)
+    return MixedTarget(target, start, layout.place_of_group)
+
+
+def lay_out(
+    design: GroupedDesign,
+    y: np.ndarray,
+    family: Family,
+    prior: Prior,
+    layout: RowLayout,
+    weight: np.ndarray | None = None,
+    constant: float = 0.0,
+    always_marked: bool = False,
+    filling: int = 0,
+) -> SumOfTerms:
+    """Lay the rows out by group and return the terms.
+
+    Args:
+        design: The columns.
+        y: As in `build_target`, like all that follows.
+        family: The response distribution.
+        prior: Of the shared coordinates.
+        layout: Where each row goes.
+        weight: How often each row counts.
+        constant: What the weighted rows lack.
+        always_marked: Whether to say which places hold a group even where all do.
+        filling: How many columns of zeros to put after those of the model.
+    """
+    p, r = design.X.shape[1], design.Z.shape[1]
+    X = np.concatenate([design.X.T, np.zeros((filling, len(y)))]) if filling else design.X.T
+
+    def put(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
+        return jax.device_put(layout.place(values, fill))
+
     rows = GroupedRows(
-        X=jnp.asarray(layout.place(design.X.T)),
-        Z=jnp.asarray(layout.place(design.Z.T)),
-        offset=jnp.asarray(layout.place(design.offset)),
-        filled=jnp.asarray(layout.place(np.ones(len(y), dtype=bool), fill=False)),
-        extra=jnp.asarray(layout.extra),
+        X=put(X),
+        Z=put(design.Z.T),
+        offset=put(design.offset),
+        filled=put(np.ones(len(y), dtype=bool), False),
+        extra=jax.device_put(layout.extra),
         num_simple=layout.num_simple,
     )
-    likelihood = LikelihoodRows(
-        rows,
-        jnp.asarray(layout.place(y)),
-        family,
-        weight=None if weight is None else jnp.asarray(layout.place(weight)),
-        constant=constant,
-    )
-    real = layout.real_groups()
+    weights, real = None if weight is None else put(weight), layout.real_groups()
+    likelihood = LikelihoodRows(rows, put(y), family, weight=weights, constant=jax.device_put(np.asarray(constant)))
+    if real is None and always_marked:
+        real = np.ones(layout.num_places, dtype=bool)
     effects = RandomEffectsPrior(
-        r, p + int(family.has_dispersion), design.correlated, None if real is None else jnp.asarray(real)
+        r, p + filling + family.num_extras, design.correlated, None if real is None else jax.device_put(real)
     )
-    target = SumOfTerms((likelihood, effects), prior_terms(prior))
-    shared, information = starting_values(design, y, family, weight)
-    shared = within_prior(shared, prior.scales)
-    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), layout.num_places)
-    return MixedTarget(target, start, layout.place_of_group)
+    return SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:
     """Return the terms of theta_g alone: first the normals, then the priors of sds, correlations and dispersion."""
-    normals = NormalPrior(jnp.asarray(prior.mean), jnp.asarray(prior.sd))
+    normals = NormalPrior(jax.device_put(prior.mean), jax.device_put(prior.sd))
     alone = tuple(ScalePrior.of(found.density, found.position, found.power) for found in prior.scales.placed)
     together = tuple(OmegaPrior.of(found.densities, found.eta, found.start) for found in prior.scales.covariances)
     return (normals, *alone, *together)

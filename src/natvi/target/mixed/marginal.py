@@ -1,9 +1,19 @@
-"""The random effects integrated out: log p(y, theta_g) of a mixed model by adaptive Gauss-Hermite quadrature.
+"""The random effects integrated out: log p(y, theta_g) of a mixed model by adaptive quadrature.
 
-For each group the mode of f_i(theta_i) = log p(y_i, theta_i | theta_g) is found by Newton's method and the nodes are
-laid around it with the curvature there. The integral does not depend on where the nodes lie, so mode and curvature
-count as constants when the result is differentiated in theta_g. For Gaussian rows one node, the mode, is exact: there
-the curvature is differentiated too, and the mode need not be, since f_i is flat at it.
+For each group the mode m of f_i(theta_i) = log p(y_i, theta_i | theta_g) is found by Newton's method, with H = root
+root' the negative Hessian there. Random effects that are wide beside the link have an edge, like half a normal
+density: Gauss and Hermite's nodes v therefore lie at theta_i = m + root^-T s(v), each coordinate stretched towards its
+long side,
+
+    s(v) = v + b (sqrt(1 + v^2) - 1),    b = f_i(one sd up) - f_i(one sd down),
+
+which takes the third derivative out of f_i + log s'(v): nine nodes are then as good as 21. Gaussian rows have the 2 r
+points at which a quadratic function has its expectation. The gradient in theta_g is an expectation over the same nodes
+(Fisher's identity),
+
+    d/d theta_g log p(y_i | theta_g) = E[d/d theta_g log p(y_i, theta_i | theta_g) | y_i, theta_g],
+
+so that one loop gives both.
 """
 
 from typing import NamedTuple
@@ -11,17 +21,31 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
+from natvi.families.rows import take_extras
 from natvi.linalg import ArrowVector, small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
+from natvi.target.mixed.modes import CLOSE, CLOSER, RowLikelihood, group_modes
 from natvi.target.mixed.random_effects import RandomEffectsPrior
 from natvi.target.term import SumOfTerms
 
-NODES_PER_DIMENSION = {1: 21, 2: 11, 3: 5}  # for all but Gaussian rows
-MOST_STEPS = 60  # of Newton's method
-FIRMNESS = 1e-12  # added to the diagonal of a Hessian, as a share of it
-CLOSE = 1e-6  # squared length of a step, in sds, after which the next one is as good as zero
+NODES_PER_DIMENSION = {1: 9, 2: 9, 3: 5}  # for all but Gaussian rows
+MOST_STRETCHED = 0.85  # |b|; s is one-to-one below 1
+
+
+class Nodes(NamedTuple):
+    """Nodes for the integral over R^r of a function, not of its product with a density; the last may be filling.
+
+    Attributes:
+        z: In sds from the mode.
+        log_weight: Logarithms of the weights.
+        count: How many there are.
+    """
+
+    z: Float[Array, "m r"] | np.ndarray
+    log_weight: Float[Array, " m"] | np.ndarray
+    count: Array | int
 
 
 def can_integrate(target: SumOfTerms) -> bool:
@@ -29,24 +53,45 @@ def can_integrate(target: SumOfTerms) -> bool:
     if tuple(type(term) for term in target.grouped) != (LikelihoodRows, RandomEffectsPrior):
         return False
     likelihood, effects = mixed_parts(target)
-    return _is_gaussian(likelihood) or effects.r in NODES_PER_DIMENSION
+    return is_gaussian(likelihood) or effects.r in NODES_PER_DIMENSION
 
 
-def default_nodes(target: SumOfTerms) -> int:
-    """Return the number of nodes per random effect of a group."""
-    likelihood, effects = mixed_parts(target)
-    return 1 if _is_gaussian(likelihood) else NODES_PER_DIMENSION[effects.r]
-
-
-def _is_gaussian(likelihood: LikelihoodRows) -> bool:
+def is_gaussian(likelihood: LikelihoodRows) -> bool:
     """Whether f_i is quadratic in theta_i."""
-    return getattr(likelihood.family, "link", None) == "identity"
+    return bool(getattr(likelihood.family, "quadratic", False))
+
+
+def default_nodes(target: SumOfTerms, times: int = 1) -> Nodes:
+    """Return the nodes for a model, or those of a rule with twice as many per random effect; arrays of one size."""
+    likelihood, effects = mixed_parts(target)
+    if is_gaussian(likelihood):
+        return _sigma_points(effects.r)
+    usual = NODES_PER_DIMENSION[effects.r]
+    z, log_weight = product_nodes(effects.r, usual * times)
+    room = (2 * usual) ** effects.r - len(z)
+    return Nodes(np.pad(z, ((0, room), (0, 0))), np.pad(log_weight, (0, room)), np.asarray(len(z)))
+
+
+def product_nodes(r: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return `(nodes^r, r)` and log weights of the product of Gauss-Hermite rules."""
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    grids = np.meshgrid(*[x] * r, indexing="ij")
+    z = np.stack([grid.ravel() for grid in grids], axis=1)
+    logs = np.meshgrid(*[np.log(w) + 0.5 * x**2] * r, indexing="ij")
+    return z, np.sum([grid.ravel() for grid in logs], axis=0)
+
+
+def _sigma_points(r: int) -> Nodes:
+    """Return +-sqrt(r) e_k with equal weights: exact for e^{-|z|^2/2} times a quadratic function."""
+    z = np.sqrt(r) * np.concatenate([np.eye(r), -np.eye(r)])
+    log_weight = 0.5 * r * (1.0 + np.log(2 * np.pi)) - np.log(2 * r)
+    return Nodes(z, np.full(2 * r, log_weight), np.asarray(2 * r))
 
 
 def marginal_log_density(
     target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: int | None = None
 ) -> Float[Array, ""]:
-    """Return log p(y, theta_g), the random effects integrated out.
+    """Return log p(y, theta_g), the random effects integrated out; it can be differentiated once in theta_g.
 
     Args:
         target: A mixed model.
@@ -57,141 +102,134 @@ def marginal_log_density(
     Returns:
         The logarithm of the joint density of data and shared coordinates.
     """
-    by_group, log_volumes, mode = _integrals(target, shared, near, nodes)
-    likelihood, _ = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
-    prior = sum((term.value(ArrowVector(mode, shared)) for term in target.shared), jnp.zeros(()))
-    return jnp.sum(by_group) - jnp.sum(log_volumes) + likelihood.normaliser(disp) + prior
+    rule = default_nodes(target)
+    if nodes is not None:
+        z, log_weight = product_nodes(mixed_parts(target)[1].r, nodes)
+        rule = Nodes(z, log_weight, len(z))
+    value, slope = jax.lax.stop_gradient(marginal_score(target, jax.lax.stop_gradient(shared), near, rule))
+    return value + slope @ (shared - jax.lax.stop_gradient(shared))
+
+
+def marginal_value(
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: Nodes
+) -> Float[Array, ""]:
+    """Return log p(y, theta_g)."""
+    groups = _integrals(target, shared, near, nodes, False)[0]
+    return jnp.sum(mixed_parts(target)[1].where_real(groups, 0.0)) + _alone(target, shared)
+
+
+def marginal_score(
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: Nodes
+) -> tuple[Float[Array, ""], Float[Array, " g"]]:
+    """Return log p(y, theta_g) and its gradient."""
+    likelihood, effects = mixed_parts(target)
+    groups, sums = _integrals(target, shared, near, nodes, True)
+    share = effects.where_real(1.0 / sums.total, 0.0)
+    score = jnp.zeros_like(shared)
+    # E psi' of every row
+    slope = sums.slope * likelihood.design.per_chunk(share)
+    score = score.at[: likelihood.p].add(jnp.tensordot(likelihood.design.X, slope, axes=2))
+    if likelihood.family.has_dispersion:
+        own = slice(likelihood.p, likelihood.p + likelihood.family.num_extras)
+        score = score.at[own].add(jnp.sum(effects.where_real(sums.disp * share, 0.0), axis=-1))
+    # E theta theta' of all groups together, for n log |W| - tr(W W' E theta theta') / 2
+    outer = jnp.sum(effects.where_real(sums.outer * share, 0.0), axis=-1)
+
+    def rest(shared: Float[Array, " g"]) -> Float[Array, ""]:
+        W = effects.precision_factor(shared)
+        spread = effects.num_real(near.shape[1]) * jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * jnp.sum((W @ W.T) * outer)
+        return spread + _alone(target, shared)
+
+    return jnp.sum(effects.where_real(groups, 0.0)) + _alone(target, shared), score + jax.grad(rest)(shared)
 
 
 def group_log_likelihoods(
     target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"]
 ) -> Float[Array, " n"]:
     """Return log p(y_i | theta_g) of every group, its random effects integrated out, but for the rows' constants."""
-    by_group, log_volumes, _ = _integrals(target, shared, near, None)
+    groups, _ = _integrals(target, shared, near, default_nodes(target), False)
     likelihood, _ = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
-    return by_group - log_volumes + likelihood.design.per_group(jnp.sum(likelihood.row_normalisers(disp), axis=0))
+    disp = take_extras(likelihood.family, shared, likelihood.p)
+    return groups + likelihood.design.per_group(jnp.sum(likelihood.row_normalisers(disp), axis=0))
+
+
+def _alone(target: SumOfTerms, shared: Float[Array, " g"]) -> Float[Array, ""]:
+    """Return what needs no integral: the prior of theta_g and the rows' normaliser."""
+    likelihood, effects = mixed_parts(target)
+    disp = take_extras(likelihood.family, shared, likelihood.p)
+    nobody = jnp.zeros((effects.r, 1))
+    return likelihood.normaliser(disp) + sum((t.value(ArrowVector(nobody, shared)) for t in target.shared), 0.0)
+
+
+class _Sums(NamedTuple):
+    """Sums over the nodes, in units of the density at the mode; the last three only for the gradient."""
+
+    seen: Float[Array, "k n"]  # f_i at the mode and around it; in the last row whatever came last
+    total: Float[Array, " n"]
+    slope: Float[Array, "c K"] | None = None  # of the rows' log p
+    disp: Float[Array, "q n"] | None = None
+    outer: Float[Array, "r r n"] | None = None  # theta theta'
 
 
 def _integrals(
-    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: int | None
-) -> tuple[Float[Array, " n"], Float[Array, " n"], Float[Array, "r n"]]:
-    """Return the log of every group's sum over nodes, the log volume |root| it is to be divided by, and the mode."""
+    target: SumOfTerms, shared: Float[Array, " g"], near: Float[Array, "r n"], nodes: Nodes, with_slopes: bool
+) -> tuple[Float[Array, " n"], _Sums]:
+    """Return log of the integral of every group, and the sums behind it."""
     likelihood, effects = mixed_parts(target)
-    rows = RowLikelihood(likelihood, shared)
-    W = effects.precision_factor(shared)
-    fixed = RowLikelihood(likelihood, jax.lax.stop_gradient(shared))
-    precision = jax.lax.stop_gradient(W @ W.T)
-    mode, root = jax.lax.stop_gradient(group_modes(fixed, precision, jax.lax.stop_gradient(near)))
-    nodes = default_nodes(target) if nodes is None else nodes
-    if _is_gaussian(likelihood) and nodes == 1:
-        # log int exp f_i = f_i(mode) - log |root| + r/2 log 2 pi, where root depends on theta_g
-        root = _slope_and_root(rows, W @ W.T, mode)[1]
-    z, log_weight = _product_nodes(effects.r, nodes)
-    constant = jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * effects.r * jnp.log(2 * jnp.pi)
+    r, rows, W = effects.r, RowLikelihood(likelihood, shared), effects.precision_factor(shared)
+    # differences of gradients are taken: nodes may not jump
+    mode, root = group_modes(rows, W @ W.T, near, CLOSER if with_slopes else CLOSE)
+    # one loop, so that there is one copy of the rows: first it looks at the mode and an sd each way along every axis
+    ways = np.concatenate([np.zeros((1, r)), np.eye(r), -np.eye(r)])
+    first = len(ways)
+    z = jnp.concatenate([ways, jnp.asarray(nodes.z)])
+    weight = jnp.concatenate([jnp.zeros(first), jnp.exp(jnp.asarray(nodes.log_weight))])
+    is_edged = not is_gaussian(likelihood)
 
-    @jax.checkpoint
-    def log_integrand(z: Float[Array, " r"]) -> Float[Array, " n"]:
-        step = small_blocks.solve_upper(root, jnp.broadcast_to(z[:, None], mode.shape))
-        theta = mode + step
-        return rows.by_group(theta) + constant - 0.5 * jnp.sum((W.T @ theta) ** 2, axis=0)
-
-    def add(total: Float[Array, " n"], node: tuple[Array, Array]) -> tuple[Float[Array, " n"], None]:
-        return jnp.logaddexp(total, node[1] + log_integrand(node[0])), None
-
-    start = jnp.full_like(mode[0], -jnp.inf)
-    by_group, _ = jax.lax.scan(add, start, (jnp.asarray(z), jnp.asarray(log_weight)))
-    log_volumes = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(effects.r)])), axis=0)
-    return by_group, log_volumes, mode
-
-
-class RowLikelihood:
-    """The log-likelihood of every group as a function of its random effects, but for what theta_g alone decides."""
-
-    def __init__(self, term: LikelihoodRows, shared: Float[Array, " g"]) -> None:
-        self.term = term
-        self.disp = shared[term.p] if term.family.has_dispersion else None
-        self.base = term.design.offset + jnp.tensordot(shared[: term.p], term.design.X, axes=1)
-
-    def predictor(self, theta: Float[Array, "r n"]) -> Float[Array, "c K"]:
-        """Return every row's predictor."""
-        local = self.term.design.per_chunk(theta)
-        return self.base + jnp.sum(self.term.design.Z * local[:, None], axis=0)
-
-    def log_density(self, eta: Float[Array, "c K"]) -> Float[Array, "c K"]:
-        """Return every row's weighted log p, less its normaliser."""
-        return self.term.row_kernels(eta, self.disp)
-
-    def by_group(self, theta: Float[Array, "r n"]) -> Float[Array, " n"]:
-        """Return every group's log-likelihood, less its normaliser."""
-        rows = self.log_density(self.predictor(theta))
-        return self.term.design.per_group(jnp.sum(rows, axis=0))
-
-    def derivatives(self, eta: Float[Array, "c K"]) -> tuple[Float[Array, "c K"], Float[Array, "c K"]]:
-        """Return first and second derivatives of every row's log p in its predictor."""
-        slope = jax.grad(lambda x: jnp.sum(self.log_density(x)))
-        return jax.jvp(slope, (eta,), (jnp.ones_like(eta),))
-
-
-def _slope_and_root(
-    rows: RowLikelihood, precision: Float[Array, "r r"], theta: Float[Array, "r n"]
-) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
-    """Return the gradient of every f_i, and the Cholesky factor of its negative Hessian."""
-    design = rows.term.design
-    slope, bend = rows.derivatives(rows.predictor(theta))
-    grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - precision @ theta
-    gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))
-    hess = gram + precision[..., None]
-    # where e^eta is huge, one row outweighs the rest by more digits than there are, and rounding makes H indefinite
-    firm = (
-        jnp.where(jnp.eye(hess.shape[0])[..., None] > 0, hess * (1.0 + FIRMNESS), hess) if hess.shape[0] > 1 else hess
-    )
-    return grad, small_blocks.cholesky(firm)
-
-
-class _Search(NamedTuple):
-    """Newton's method in every group at once."""
-
-    theta: Float[Array, "r n"]
-    value: Float[Array, " n"]
-    length: Float[Array, " n"]  # of the next step: 1 unless a step failed
-    left: Float[Array, ""]  # the largest squared step, in sds
-    count: Int[Array, ""]
-
-
-def group_modes(
-    rows: RowLikelihood, precision: Float[Array, "r r"], near: Float[Array, "r n"]
-) -> tuple[Float[Array, "r n"], Float[Array, "r r n"]]:
-    """Return each group's mode and the Cholesky factor of the negative Hessian there.
-
-    Every family is log-concave in the predictor, so there is one mode. A step counts in the groups where it raises the
-    density; where it does not, a quarter of it is tried.
-    """
-
-    def density(theta: Float[Array, "r n"]) -> Float[Array, " n"]:
-        return rows.by_group(theta) - 0.5 * jnp.sum(theta * (precision @ theta), axis=0)
-
-    def newton(state: _Search) -> _Search:
-        grad, root = _slope_and_root(rows, precision, state.theta)
-        whitened = small_blocks.solve_lower(root, grad)
-        candidate = state.theta + state.length * small_blocks.solve_upper(root, whitened)
-        value = density(candidate)
-        rises = value >= state.value - 1e-12 * (1.0 + jnp.abs(state.value))
-        return _Search(
-            jnp.where(rises, candidate, state.theta),
-            jnp.where(rises, value, state.value),
-            jnp.where(rises, jnp.minimum(1.0, 4.0 * state.length), 0.25 * state.length),
-            jnp.max(jnp.sum(whitened**2, axis=0)),
-            state.count + 1,
+    def add(k: Array, sums: _Sums) -> _Sums:
+        seen, v, far = sums.seen, z[k][:, None], jnp.sqrt(1.0 + z[k] ** 2)[:, None]
+        b = jnp.where(k < first, 0.0, _stretch(seen[1 : r + 1] - seen[r + 1 : first])) if is_edged else 0.0
+        theta = mode + small_blocks.solve_upper(root, v + b * (far - 1.0) + jnp.zeros_like(mode))
+        eta = rows.predictor(theta)
+        by_row, slope = rows.slopes(eta) if with_slopes else (rows.log_density(eta), None)
+        value = rows.total(by_row) - 0.5 * jnp.sum((W.T @ theta) ** 2, axis=0)
+        # s'(v) = 1 + b v / sqrt(1 + v^2);  f is largest at the mode, so that nothing overflows
+        share = weight[k] * jnp.prod(1.0 + b * v / far, axis=0) * jnp.exp(value - seen[0])
+        share = jnp.where(k < first, 0.0, share)
+        more = _Sums(jax.lax.dynamic_update_index_in_dim(seen, value, jnp.minimum(k, first), 0), sums.total + share)
+        if slope is None:
+            return more
+        return more._replace(
+            slope=sums.slope + likelihood.design.per_chunk(share) * slope,
+            disp=None if sums.disp is None else sums.disp + share * _disp_slopes(rows, eta),
+            outer=sums.outer + share * theta[:, None] * theta[None],
         )
 
-    at_guess, at_zero = density(near), density(jnp.zeros_like(near))
-    better = at_guess >= at_zero
-    theta, value = jnp.where(better, near, 0.0), jnp.where(better, at_guess, at_zero)
-    start = _Search(theta, value, jnp.ones_like(value), jnp.asarray(jnp.inf), jnp.zeros((), jnp.int32))
-    found = jax.lax.while_loop(lambda s: (s.left > CLOSE) & (s.count < MOST_STEPS), newton, start)
-    return found.theta, _slope_and_root(rows, precision, found.theta)[1]
+    nothing = jnp.zeros(near.shape[1])
+    start = _Sums(jnp.zeros((first + 1, near.shape[1])), nothing)
+    if with_slopes:
+        q = likelihood.family.num_extras
+        disp = jnp.zeros((q, near.shape[1])) if q else None
+        start = _Sums(*start[:2], jnp.zeros_like(likelihood.y), disp, jnp.zeros((r, r, near.shape[1])))
+    sums = jax.lax.fori_loop(0, first + nodes.count, add, start)
+    # |d theta / d s|, and the norm of N(0, (W W')^-1)
+    log_volume = jnp.sum(jnp.log(jnp.stack([root[k, k] for k in range(r)])), axis=0)
+    norm = jnp.sum(jnp.log(jnp.diagonal(W))) - 0.5 * r * jnp.log(2 * jnp.pi)
+    return sums.seen[0] + jnp.log(sums.total) - log_volume + norm, sums
+
+
+def _stretch(b: Float[Array, "r n"]) -> Float[Array, "r n"]:
+    """Return b within its limits; zero where the density is not finite."""
+    return jnp.where(jnp.isfinite(b), jnp.clip(b, -MOST_STRETCHED, MOST_STRETCHED), 0.0)
+
+
+def _disp_slopes(rows: RowLikelihood, eta: Float[Array, "c K"]) -> Float[Array, "q n"]:
+    """Return the derivatives of every group's log p, less its normaliser, in the coordinates of the dispersion."""
+    assert rows.disp is not None
+    one = rows.disp.ndim == 0
+    moves = [jnp.ones_like(rows.disp)] if one else list(jnp.eye(rows.disp.shape[0]))
+    parts = [jax.jvp(lambda disp: rows.term.row_kernels(eta, disp), (rows.disp,), (move,))[1] for move in moves]
+    return jnp.stack([rows.total(part) for part in parts])
 
 
 def mixed_parts(target: SumOfTerms) -> tuple[LikelihoodRows, RandomEffectsPrior]:
@@ -199,12 +237,3 @@ def mixed_parts(target: SumOfTerms) -> tuple[LikelihoodRows, RandomEffectsPrior]
     likelihood, effects = target.grouped
     assert isinstance(likelihood, LikelihoodRows) and isinstance(effects, RandomEffectsPrior)
     return likelihood, effects
-
-
-def _product_nodes(r: int, nodes: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return `(nodes^r, r)` and log weights for the integral over R^r of a function, not of its product with phi."""
-    x, w = np.polynomial.hermite_e.hermegauss(nodes)
-    grids = np.meshgrid(*[x] * r, indexing="ij")
-    z = np.stack([grid.ravel() for grid in grids], axis=1)
-    logs = np.meshgrid(*[np.log(w) + 0.5 * x**2] * r, indexing="ij")
-    return z, np.sum([grid.ravel() for grid in logs], axis=0)

@@ -51,13 +51,13 @@ class ScalePrior(eqx.Module):
     ) -> tuple[Float[Array, ""], Float[Array, ""], Float[Array, ""]]:
         """Return the expectation by Gauss-Hermite quadrature; its derivatives in the mean are E grad and E hess."""
         x, w = np.polynomial.hermite_e.hermegauss(NODES)
-        nodes, weights = jnp.asarray(x), jnp.asarray(w / np.sqrt(2 * np.pi))
-        sd = jnp.sqrt(variance)
+        weights, at = jnp.asarray(w / np.sqrt(2 * np.pi)), mean + jnp.sqrt(variance) * x
 
-        def total(mean: Float[Array, ""]) -> Float[Array, ""]:
-            return weights @ self.at(mean + sd * nodes)
+        def slope(at: Float[Array, " n"]) -> tuple[Float[Array, " n"], Float[Array, " n"]]:
+            return jax.jvp(self.at, (at,), (jnp.ones_like(at),))
 
-        return total(mean), jax.grad(total)(mean), jax.grad(jax.grad(total))(mean)
+        (value, grad), (_, hess) = jax.jvp(slope, (at,), (jnp.ones_like(at),))
+        return weights @ value, weights @ grad, weights @ hess
 
     def density_of_scale(self, coordinate: Float[Array, "*n"]) -> Float[Array, "*n"]:
         """Return the log-density of x itself, without the Jacobian."""

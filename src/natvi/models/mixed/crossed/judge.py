@@ -125,7 +125,8 @@ def judge_open(fit: IntegratedFit) -> tuple[Trust, ...]:
     table = fit.component_table(fit.weights, 0.95)
     _, covariance = fit.shared_moments()
     small, vague = [], []
-    spread = dict(zip(fit.component_names()[-1:], fit.dispersion_position().values(), strict=False))
+    places = fit.dispersion_position().values()
+    spread = dict(zip(fit.component_names()[-len(places) :], places, strict=False)) if places else {}
     for name, at in (fit.log_sd_positions() | spread).items():
         if table.iloc[:, 2].loc[name] < NEAR_ZERO * table["mean"].loc[name]:
             small.append(name)

@@ -96,7 +96,7 @@ def _level_values(
     columns = np.concatenate([np.arange(rows.Z.shape[1])[term.columns_of_Z] for term in own])
     others = rows.Z.copy()
     others[:, columns] = 0.0
-    disp = int(drawn.family.has_dispersion)
+    disp = drawn.family.num_extras
     omega = np.concatenate([np.arange(term.omega, term.omega + term.num_omega) for term in own])
     shared = np.concatenate([drawn.shared[:, p : p + disp], drawn.shared[:, omega]], axis=1)
     correlated = own[0].correlated if len(own) == 1 else False

@@ -2,33 +2,36 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import NamedTuple
+from collections.abc import Callable, Generator, Hashable
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import cache
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from natvi.gaussian import ArrowPrecision
-from natvi.linalg import small_blocks
-from natvi.models.mixed.marginal.coordinates import log_volume, to_shared
+from natvi.models.mixed.filling import filled_points, shared_places, with_filling
+from natvi.models.mixed.marginal.coordinates import log_volume, slopes, to_shared, volume_slopes
+from natvi.run.compiled_code import quick_jit
 from natvi.target import SumOfTerms
-from natvi.target.mixed.marginal import default_nodes, marginal_log_density, mixed_parts
+from natvi.target.mixed.marginal import Nodes, default_nodes, marginal_score, marginal_value, mixed_parts
 from natvi.x64 import float64
 
-VALUES_AT_ONCE, SCORES_AT_ONCE = 64, 16  # points per compiled call
+POINTS_AT_ONCE = 64  # per compiled call, at most
 CELLS_AT_ONCE = 4096  # rows times points that are worked on together
+FEW_CELLS = 8192  # with so few, what runs faster is not worth the longer wait for the compiler
+PIECES = 4  # calls for each core, at least, that none waits long for the others
 
 
 class Surroundings(NamedTuple):
     """Where the random effects are to be looked for: near + slopes (theta_g - centre)."""
 
-    centre: Float[Array, " g"]
-    near: Float[Array, "r n"]
-    slopes: Float[Array, "r g n"]
+    centre: Float[np.ndarray, " g"]
+    near: Float[np.ndarray, "r n"]
+    slopes: Float[np.ndarray, "r g n"]
 
 
 class MarginalDensity:
@@ -44,12 +47,12 @@ class MarginalDensity:
         self.target = target
         self.num_evaluated = 0
         self._watch = watch
-        with float64():
-            self._around = _surroundings(posterior)
+        self._around = _surroundings(with_filling(target, posterior))
+        self._places = shared_places(target, posterior.mean.shared.shape[0])
 
     def values(self, points: Float[np.ndarray, "m g"]) -> Float[np.ndarray, " m"]:
         """Return log p(y, theta_g) at every point theta_g."""
-        return self._evaluate(_values, points, VALUES_AT_ONCE)[0]
+        return self._evaluate(_values, points, default_nodes(self.target))[0]
 
     def quadrature_error(self, points: Float[np.ndarray, "m g"]) -> float:
         """Return the sd, over the points, of what twice as many nodes add to log p(y, theta_g).
@@ -57,61 +60,117 @@ class MarginalDensity:
         Random effects with an sd far above the scale of the link have a density with an edge, half a normal one, which
         quadrature around the mode follows badly.
         """
-        finer = self._evaluate(_finer_values, points, VALUES_AT_ONCE)[0]
+        finer = self._evaluate(_values, points, default_nodes(self.target, 2))[0]
         return float(np.std(finer - self.values(points)))
 
     def scores(
         self, points: Float[np.ndarray, "m g"], curved: bool = False
     ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m g"]]:
-        """Return log-densities and their gradients, of theta_g or of phi (`mixed_marginal_coordinates`)."""
-        values, scores = self._evaluate(_curved_scores if curved else _scores, points, SCORES_AT_ONCE)
-        return values, scores
+        """Return log-densities and their gradients, of theta_g or of phi (`coordinates`)."""
+        shared = to_shared(points, np) if curved else points
+        values, scores = self._evaluate(_scores, shared, default_nodes(self.target))
+        if not curved:
+            return values, scores
+        inner = np.stack([score @ slopes(phi) for score, phi in zip(scores, points, strict=True)])
+        return values + log_volume(points, np), inner + volume_slopes(points)
 
-    def _evaluate(self, function: jax.stages.Wrapped, points: np.ndarray, size: int) -> list[np.ndarray]:
-        short = -len(points) % size
-        filled = np.concatenate([points, np.repeat(points[-1:], short, axis=0)])
+    def _evaluate(self, function: Callable, own: np.ndarray, nodes: Nodes) -> list[np.ndarray]:
+        points = filled_points(self.target, own)
+        batch, m = _batch(self.target), len(points)
+        # as many points a call as keep all cores busy; the program is the same for every number of them
+        share = -(-m // (PIECES * _cores() * batch)) * batch
+        size = min(share, POINTS_AT_ONCE)
 
         def look(at: int) -> list[np.ndarray]:
+            some = points[at : at + size]
+            filled = np.concatenate([some, np.repeat(some[-1:], POINTS_AT_ONCE - len(some), axis=0)])
+            batches = filled.reshape(-1, batch, points.shape[1])
             with float64():  # every thread has a precision of its own
-                return [np.asarray(a) for a in function(self.target, self._around, filled[at : at + size])]
+                found = function(self.target, self._around, batches, -(-len(some) // batch), nodes)
+                return [np.asarray(a)[: len(some)] for a in found]
 
-        parts = []
-        with contextlib.closing(_side_by_side(look, range(0, len(filled), size))) as found:
+        parts, program = [], _name(function, self.target, self._around)
+        if program in _coming and _coming.pop(program).exception() is None:  # else it is compiled here, or fails here
+            _compiled.add(program)
+        with contextlib.closing(_side_by_side(look, range(0, m, size), program not in _compiled)) as found:
             for part in found:
+                _compiled.add(program)
                 parts.append(part)
-                self.num_evaluated += size
+                self.num_evaluated += len(part[0])
                 if self._watch is not None:
-                    self._watch(self.num_evaluated, float(parts[-1][0][-1]))
-        return [np.concatenate(part)[: len(points)] for part in zip(*parts, strict=True)]
+                    self._watch(self.num_evaluated, float(part[0][-1]))
+        found = [np.concatenate(part) for part in zip(*parts, strict=True)]
+        if self._places is None:
+            return found
+        # log N(0; 0, 1) of every coefficient that is filling
+        values = found[0] + 0.5 * np.log(2 * np.pi) * (points.shape[1] - own.shape[1])
+        return [values, *(scores[:, self._places] for scores in found[1:])]
 
 
-def _side_by_side(look: Callable[[int], list[np.ndarray]], places: range) -> Generator[list[np.ndarray], None, None]:
-    """Return what there is at every place, in order: the first alone, since it compiles, the others on all cores."""
-    yield look(places[0])
-    pool = ThreadPoolExecutor(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count())
+def _side_by_side(
+    look: Callable[[int], list[np.ndarray]], places: range, first_alone: bool
+) -> Generator[list[np.ndarray], None, None]:
+    """Return what there is at every place, in order, on all cores; a first that compiles is to be alone."""
+    alone = 1 if first_alone or len(places) == 1 else 0
+    for at in places[:alone]:
+        yield look(at)
+    if len(places) == alone:
+        return
+    pool = ThreadPoolExecutor(_cores())
     try:
-        yield from pool.map(look, places[1:])
+        yield from pool.map(look, places[alone:])
     finally:
         pool.shutdown(cancel_futures=True)  # nobody waits for the rest after Ctrl-C
 
 
-@jax.jit
+_compiled: set[Hashable] = set()  # the programs that there are
+_coming: dict[Hashable, Future] = {}  # those that are being compiled on another core
+
+
+def _name(function: Callable, target: SumOfTerms, around: Surroundings) -> Hashable:
+    """Return what tells one program from another."""
+    leaves, tree = jax.tree.flatten(target)
+    return function, tree, around.slopes.shape, tuple(np.shape(leaf) for leaf in leaves)
+
+
+def prepare(target: SumOfTerms, num_places: int, num_shared: int) -> None:
+    """Compile on another core what the check will need; what the marginal method needs too, where it often comes to it.
+
+    The Gaussian fit, which is compiled at the same time, of yes/no responses seldom passes its check.
+    """
+    if _cores() < 2:
+        return
+    likelihood, effects = mixed_parts(target)
+    zeros = (np.zeros(shape) for shape in (num_shared, (effects.r, num_places), (effects.r, num_shared, num_places)))
+    around = Surroundings(*zeros)
+    functions = [_values, _scores] if likelihood.family.name in ("bernoulli", "binomial") else [_values]
+    wanted = {_name(function, target, around): function for function in functions}
+    batches = np.zeros((POINTS_AT_ONCE // _batch(target), _batch(target), num_shared))
+    pool = ThreadPoolExecutor(1)
+    for program, function in wanted.items():
+        if program not in _compiled and program not in _coming:
+            _coming[program] = pool.submit(_compile, function, target, around, batches)
+    pool.shutdown(wait=False)
+
+
+def _compile(function: Callable, target: SumOfTerms, around: Surroundings, batches: np.ndarray) -> None:
+    with float64():
+        function(target, around, batches, 0, default_nodes(target))
+
+
+@cache
+def _cores() -> int:
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def _surroundings(posterior: ArrowPrecision) -> Surroundings:
     # theta_i given theta_g has mean mu_i - T_i^-T T_gi' (theta_g - mu_g)
-    slopes = small_blocks.solve_upper(posterior.factor.local, posterior.factor.cross.swapaxes(0, 1))
-    return Surroundings(posterior.mean.shared, posterior.mean.local, -slopes)
-
-
-def _at(
-    target: SumOfTerms, around: Surroundings, shared: Float[Array, " g"], nodes: int | None = None
-) -> Float[Array, ""]:
-    move = jax.lax.stop_gradient(shared) - around.centre
-    near = around.near + jnp.einsum("rgn,g->rn", around.slopes, move)
-    return marginal_log_density(target, shared, near, nodes)
-
-
-def _at_curved(target: SumOfTerms, around: Surroundings, phi: Float[Array, " g"]) -> Float[Array, ""]:
-    return _at(target, around, to_shared(phi)) + log_volume(phi)
+    T, cross = np.asarray(posterior.factor.local), np.asarray(posterior.factor.cross)
+    r, slopes = len(T), np.empty((len(T), *cross.shape[::2]))
+    for k in reversed(range(r)):
+        inner = sum((T[j, k] * slopes[j] for j in range(k + 1, r)), np.zeros_like(slopes[k]))
+        slopes[k] = (cross[:, k] - inner) / T[k, k]
+    return Surroundings(np.asarray(posterior.mean.shared), np.asarray(posterior.mean.local), -slopes)
 
 
 def _batch(target: SumOfTerms) -> int:
@@ -119,25 +178,35 @@ def _batch(target: SumOfTerms) -> int:
     return 1 << int(np.clip(np.log2(max(CELLS_AT_ONCE / cells, 1.0)), 0, 4))
 
 
-def _each_value(
-    finer: bool, target: SumOfTerms, around: Surroundings, points: Float[Array, "m g"]
-) -> tuple[Float[Array, " m"]]:
-    nodes = 2 * default_nodes(target) if finer else None
-    batches = points.reshape(-1, _batch(target), points.shape[1])
-    one = jax.vmap(lambda point: _at(target, around, point, nodes))
-    return (jax.lax.map(one, batches).reshape(-1),)
+def _program(one: Callable, with_scores: bool) -> Callable:
+    """Return the compiled loop over the first `count` of batches of points."""
+
+    def every(
+        target: SumOfTerms,
+        around: Surroundings,
+        batches: Float[Array, "b m g"],
+        count: Int[Array, ""] | int,
+        nodes: Nodes,
+    ) -> tuple[Array, ...]:
+        def at(shared: Float[Array, " g"]) -> tuple[Array, ...]:
+            near = around.near + jnp.einsum("rgn,g->rn", around.slopes, shared - around.centre)
+            found = one(target, shared, near, nodes)
+            return found if with_scores else (found,)
+
+        def add(k: Array, found: tuple[Array, ...]) -> tuple[Array, ...]:
+            return tuple(a.at[k].set(new) for a, new in zip(found, jax.vmap(at)(batches[k]), strict=True))
+
+        room = (jnp.zeros(batches.shape[:2]), jnp.zeros(batches.shape))
+        filled = jax.lax.fori_loop(0, count, add, room if with_scores else room[:1])
+        return tuple(a.reshape(-1, *a.shape[2:]) for a in filled)
+
+    thorough, quick = jax.jit(every), quick_jit(every)
+
+    def call(target: SumOfTerms, *rest: Any) -> tuple[Array, ...]:
+        return (quick if mixed_parts(target)[0].y.size <= FEW_CELLS else thorough)(target, *rest)
+
+    return call
 
 
-def _each_score(
-    density: Callable, target: SumOfTerms, around: Surroundings, points: Float[Array, "m g"]
-) -> tuple[Float[Array, " m"], Float[Array, "m g"]]:
-    batches = points.reshape(-1, _batch(target), points.shape[1])
-    one = jax.vmap(jax.value_and_grad(lambda point: density(target, around, point)))
-    values, scores = jax.lax.map(one, batches)
-    return values.reshape(-1), scores.reshape(points.shape)
-
-
-_values = jax.jit(partial(_each_value, False))
-_finer_values = jax.jit(partial(_each_value, True))
-_scores = jax.jit(partial(_each_score, _at))
-_curved_scores = jax.jit(partial(_each_score, _at_curved))
+_values = _program(marginal_value, False)
+_scores = _program(marginal_score, True)

@@ -19,10 +19,10 @@ from natvi.models.mixed.marginal.coordinates import from_shared, has_correlation
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.marginal.proposal import Mixture, Proposal, draw_mixture, propose, refit
 from natvi.models.mixed.marginal.search import Mode, find_mode, find_plateaus
-from natvi.models.mixed.marginal.settle import MarginalDraws, Reading, Source, settle, weigh
+from natvi.models.mixed.marginal.settle import MarginalDraws, Reading, Source, settle, settled, weigh
 from natvi.models.mixed.marginal.straight import FixedEffects, Straight
 
-ROW_BUDGET, FIRST_DRAWS, MOST_DRAWS = 1.0e8, 2048, 16384  # rows times draws, at first and in all
+ROW_BUDGET, FEW_DRAWS, FIRST_DRAWS, MOST_DRAWS = 1.0e8, 1024, 2048, 16384  # rows times draws; draws
 MOST_ROUNDS = 3
 ENOUGH, LEAST = 0.25, 0.125  # share of the draws that should be effective, and below which more is done
 FUNNEL = 1.5  # sd of a log sd at the mode, above which the mode is none
@@ -136,6 +136,9 @@ def _draw_marginal(
     mixture = [(rest, main), *plateaus]
     best: MarginalDraws | None = None
     source: Source | None = None
+    few = _few_draws(density, mixture, read)
+    if few is not None:
+        return few._replace(steps=steps)
     for tried in range(1, MOST_ROUNDS + 1):
         draws, log_q = draw_mixture(mixture, FIRST_DRAWS, SEED)
         weighed = weigh(draws, density.values(draws), log_q)
@@ -159,6 +162,19 @@ def _draw_marginal(
     if read is None:
         return best
     return settle(density, source, best, read, min(MOST_DRAWS, int(ROW_BUDGET / num_rows)), SEED)
+
+
+def _few_draws(density: MarginalDensity, mixture: Mixture, read: Reading | None) -> MarginalDraws | None:
+    """Return half as many draws where their weights are so even that these do, else None."""
+    if FEW_DRAWS >= FIRST_DRAWS:
+        return None
+    draws, log_q = draw_mixture(mixture, FEW_DRAWS, SEED)
+    found = weigh(draws, density.values(draws), log_q)
+    if found is None or not _suffices(found, ENOUGH):
+        return None
+    if read is not None and not settled(read(found.shared), found.weights, even=True):
+        return None
+    return found._replace(source=partial(draw_mixture, mixture))
 
 
 def _find_mode(density: MarginalDensity, mean: np.ndarray, covariance: np.ndarray) -> tuple[Mode, Chart]:

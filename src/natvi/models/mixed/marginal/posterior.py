@@ -1,6 +1,8 @@
 """A mixed model fitted by the marginal method: weighted draws of the shared coordinates, exact ones of the others."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,8 @@ from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.variance import component_draws, component_names
 from natvi.models.regression.tables import weighted_table
 
+FEW = 1000  # draws for which those of the tables do
+
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class MarginalFit(DrawnFit):
@@ -23,12 +27,19 @@ class MarginalFit(DrawnFit):
         weights: Of these draws; they sum to one.
         sampler: Draws the random effects given the shared coordinates.
         pareto_k: The tail of the weights.
+        more: Makes further draws, weights and all, for whoever asks for more than a thousand.
     """
 
     shared: np.ndarray
     weights: np.ndarray
     sampler: ConditionalSampler
     pareto_k: float
+    more: Callable[[], tuple[np.ndarray, np.ndarray]] | None = None
+
+    @cached_property
+    def _pool(self) -> tuple[np.ndarray, np.ndarray]:
+        """Draws and weights behind more than a thousand draws."""
+        return (self.shared, self.weights) if self.more is None else self.more()
 
     @property
     def effective(self) -> float:
@@ -52,7 +63,8 @@ class MarginalFit(DrawnFit):
 
     def shared_draws(self, num_draws: int, rng: np.random.Generator) -> np.ndarray:
         """Return equally weighted draws of the shared coordinates."""
-        return self.shared[resample(self.weights, num_draws, rng)]
+        shared, weights = self._pool if num_draws > FEW else (self.shared, self.weights)
+        return shared[resample(weights, num_draws, rng)]
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the fixed effects and the variance components, from the weighted draws."""
@@ -73,7 +85,11 @@ class MarginalFit(DrawnFit):
         """Return arrays and a JSON document; the rows of the data are among them, which conditional draws need."""
         arrays, document = super().store()
         rows, rest = self.sampler.store()
+        # those behind more than a thousand too, so that a loaded fit gives the same
+        pool_shared, pool_weights = self._pool
         draws = {"draws_shared": self.shared, "draws_weights": self.weights}
+        if len(pool_weights) > len(self.weights):
+            draws |= {"pool_shared": pool_shared, "pool_weights": pool_weights}
         return {**arrays, **rows, **draws}, {**document, "marginal": {**rest, "pareto_k": self.pareto_k}}
 
 
@@ -82,6 +98,11 @@ def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document
     shared, weights = arrays["draws_shared"], arrays["draws_weights"]
     if shared.shape != (len(weights), len(gaussian.shared_names())):
         raise ValueError(f"the array 'draws_shared' has shape {shared.shape}, which does not fit the model")
+    if ("pool_shared" in arrays) != ("pool_weights" in arrays):
+        raise ValueError("of the arrays 'pool_shared' and 'pool_weights' one is missing")
+    pool = (arrays["pool_shared"], arrays["pool_weights"]) if "pool_shared" in arrays else None
+    if pool is not None and pool[0].shape != (len(pool[1]), shared.shape[1]):
+        raise ValueError(f"the array 'pool_shared' has shape {pool[0].shape}, which does not fit the model")
     sampler = ConditionalSampler.restore(arrays, document["marginal"], gaussian.family, gaussian.correlated)
     if (sampler.near.shape[0], len(sampler.place)) != gaussian.local_sds.shape:
         raise ValueError("the stored rows do not belong to the groups of the model")
@@ -91,4 +112,5 @@ def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document
         weights=weights,
         sampler=sampler,
         pareto_k=float(document["marginal"]["pareto_k"]),
+        more=None if pool is None else lambda: pool,
     )

@@ -12,12 +12,13 @@ the lopsided coordinates first: moving along a column of L moves one of them, an
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from scipy.special import gammaincinv, gammaln, ndtri
 
 from natvi.models.mixed.marginal.chart import Chart, Plain
 
 DISTANCES = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
+LEAST_PER_COORDINATE = 8  # points, for moments to be matched
 NARROWEST, WIDEST = 0.6, 40.0  # sides, in sds of the curvature at the mode
 
 
@@ -47,6 +48,7 @@ class Proposal(NamedTuple):
         # one uniform number decides the side and how far out
         half = np.where(p < share, p / share, 1.0 + (p - share) / (1.0 - share)) / 2.0
         v = ndtri(np.clip(half, 1e-15, 1 - 1e-15))
+        v = _matched(v, np.all(self.sides == 1.0, axis=0))
         v *= np.sqrt(self.dof / (2.0 * gammaincinv(self.dof / 2.0, points[:, g:])))
         return self.chart.to_shared(self.centre + (v * np.where(v < 0, left, right)) @ self.factor.T)
 
@@ -62,6 +64,24 @@ class Proposal(NamedTuple):
             kernel = -0.5 * (nu + g) * np.log1p(np.sum(v**2, axis=1) / nu)
             log_q = constant + kernel + np.sum(np.log(2.0 / self.sides.sum(axis=0))) - log_scale
             return log_q - self.chart.log_volume(x)
+
+
+def _matched(v: Float[np.ndarray, "s g"], even: Bool[np.ndarray, " g"]) -> Float[np.ndarray, "s g"]:
+    """Give the coordinates with even sides the moments they stand for: mean zero, variance one, no correlation.
+
+    In many dimensions points that are spread evenly still have correlations by chance, which would be those of the
+    answer. What is left is the noise of the weights.
+    """
+    if len(v) < LEAST_PER_COORDINATE * v.shape[1] or not np.any(even):
+        return v
+    others = np.column_stack([np.ones(len(v)), v[:, ~even]])
+    rest = v[:, even] - others @ np.linalg.lstsq(others, v[:, even], rcond=None)[0]
+    lam, V = np.linalg.eigh(rest.T @ rest / len(v))
+    if lam[0] < 0.1:  # too few points
+        return v
+    matched = v.copy()
+    matched[:, even] = rest @ (V / np.sqrt(lam)) @ V.T
+    return matched
 
 
 Mixture = list[tuple[float, Proposal]]  # shares, which sum to one, and components

@@ -16,10 +16,11 @@ from natvi.models.mixed.marginal.chart import Chart, Plain, carry_over
 from natvi.models.mixed.marginal.proposal import HasValues, Mixture, Proposal
 
 MOST_STEPS, HALVINGS = 12, 6
-DIFFERENCE = 1e-3  # in sds, for second derivatives from differences of gradients
+DIFFERENCE = 0.03  # in sds, for second derivatives from differences of gradients, in which quadrature leaves some noise
+STALE = 0.25  # sds from where the curvature was taken, from which it is taken anew
 FLATTEST = 0.01  # of a curvature, relative to that of the last step
 LONGEST_STEP = 4.0  # in sds
-NEAR_MODE = 0.02  # in sds
+NEAR_MODE = 0.05  # in sds
 SMALL = 3.0  # logarithms by which the sd at the mode is made smaller, to look for a plateau
 STEPS = np.array([-2.0, -1.0, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0])  # of omega_kk, from there
 HOPELESS, HOPELESS_EACH = 30.0, 3.0  # nats below the mode, and per coordinate
@@ -58,9 +59,9 @@ def find_mode(
 ) -> Mode:
     """Climb by Newton's method in the space that the columns of the factor span.
 
-    The Hessian is taken from differences of gradients. All is done in units of the last curvature: with x + L u the
-    Hessian in u is close to -I from the second step on. An eigenvalue that is not positive, or very small, is replaced,
-    so that every step goes uphill.
+    The Hessian is taken from differences of gradients, and kept for further steps as long as these halve the distance
+    to the mode. All is done in units of the last curvature: with x + L u the Hessian in u is close to -I from the
+    second one on. An eigenvalue that is not positive, or very small, is replaced, so that every step goes uphill.
 
     Args:
         scores: Points to log-densities and gradients.
@@ -73,29 +74,47 @@ def find_mode(
     """
     x, L, m = start, factor, factor.shape[1]
     trace: list[float] = []
-    steps = np.concatenate([np.zeros((1, m)), difference * np.eye(m), -difference * np.eye(m)])
+    steps = np.concatenate([np.zeros((1, m)), difference * np.eye(m)])
     for _ in range(MOST_STEPS):
         values, gradients = scores(x + steps @ L.T)
         trace.append(float(values[0]))
         whitened = gradients @ L
         if not np.all(np.isfinite(whitened)):
             return Mode(x, L @ L.T, trace, False)
-        hess = (whitened[1 : m + 1] - whitened[m + 1 :]) / (2 * difference)
+        hess = (whitened[1:] - whitened[0]) / difference
         lam, V = np.linalg.eigh(-0.5 * (hess + hess.T))
         lam = np.maximum(np.abs(lam), FLATTEST)
-        move = (V.T @ whitened[0]) / lam
-        length = float(np.sqrt(np.sum(lam * move**2)))
-        direction = L @ V @ move * min(1.0, LONGEST_STEP / max(length, 1e-300))
         L = L @ V / np.sqrt(lam)
-        if length < NEAR_MODE:
-            return Mode(x + direction, L @ L.T, trace, True)
-        tries = 0.5 ** np.arange(HALVINGS)
-        reached, _ = scores(x + tries[:, None] * direction)
-        reached = np.where(np.isfinite(reached), reached, -np.inf)
-        if not np.max(reached) > values[0]:
-            return Mode(x, L @ L.T, trace, length < 0.5)
-        x = x + tries[int(np.argmax(reached))] * direction
+        value, gradient, before, moved = values[0], gradients[0], np.inf, 0.0
+        while True:
+            move = L.T @ gradient
+            length = float(np.sqrt(np.sum(move**2)))
+            if length < NEAR_MODE and moved < STALE:
+                return Mode(x + L @ move, L @ L.T, trace, True)
+            if length < NEAR_MODE or not length < 0.5 * before:
+                break  # the curvature here is wanted
+            part = min(1.0, LONGEST_STEP / length)
+            found = _reach(scores, x, part * (L @ move), value)
+            if found is None:
+                return Mode(x, L @ L.T, trace, length < 0.5)
+            share, value, gradient = found
+            x, moved = x + share * part * (L @ move), moved + share * part * length
+            before = length if share == 1.0 else 0.0
+            trace.append(value)
     return Mode(x, L @ L.T, trace, False)
+
+
+def _reach(
+    scores: Scores, x: np.ndarray, direction: np.ndarray, value: float
+) -> tuple[float, float, np.ndarray] | None:
+    """Go all the way, or the best part of it; return the share, value and gradient there, or None if nothing rises."""
+    for tries in (np.ones(1), 0.5 ** np.arange(1, HALVINGS)):
+        reached, gradients = scores(x + tries[:, None] * direction)
+        reached = np.where(np.isfinite(reached), reached, -np.inf)
+        best = int(np.argmax(reached))
+        if reached[best] > value:
+            return float(tries[best]), float(reached[best]), gradients[best]
+    return None
 
 
 def find_plateaus(

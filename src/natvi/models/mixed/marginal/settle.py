@@ -2,10 +2,12 @@
 
 With normalised weights w the standard errors of the mean m of f, in its sds, and of the logarithm of its sd are
 
-    sqrt{sum_i w_i^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i w_i^2 ((f_i - m)^2 / v - 1)^2}.
+    sqrt{sum_i (w_i - c)^2 (f_i - m)^2 / v},    1/2 sqrt{sum_i (w_i - c)^2 ((f_i - m)^2 / v - 1)^2}
 
-They are those of independent draws; a Sobol sequence does better. A correlation close to one, or an sd that may be
-zero, has an sd to which few draws contribute: there it takes more of them.
+with c = 0 for independent draws. Points that are spread evenly and have the proposal's moments leave the noise of the
+weights alone, c = 1/s; where its tails are meant to be heavier that is no noise either, so that the smaller of
+both counts where draws are few and their weights even. A correlation close to one, or an sd that may be zero, has an sd
+to which few draws contribute: there it takes more of them.
 """
 
 from collections.abc import Callable
@@ -18,6 +20,8 @@ from natvi.metrics.psis import smooth_weights
 from natvi.models.mixed.marginal.density import MarginalDensity
 
 MEAN_ERROR, SD_ERROR = 0.05, 0.04  # standard errors that are small enough; the thresholds of "good" are twice as large
+EVEN_MEAN_ERROR, EVEN_SD_ERROR = 0.035, 0.036  # of points spread evenly: on Table 11's data errors are half of them
+FURTHER = 1000  # seeds of further draws begin above
 
 Source = Callable[[int, int], tuple[np.ndarray, np.ndarray]]  # number of draws and seed to draws and their log density
 Reading = Callable[[np.ndarray], np.ndarray]
@@ -36,6 +40,7 @@ class MarginalDraws(NamedTuple):
         ratios: log p - log q of every draw.
         rounds: How many proposals were tried.
         steps: Steps of Newton's method to the mode.
+        source: Where further draws come from.
     """
 
     shared: np.ndarray
@@ -47,6 +52,7 @@ class MarginalDraws(NamedTuple):
     ratios: np.ndarray
     rounds: int = 1
     steps: int = 0
+    source: Source | None = None
 
 
 def weigh(
@@ -86,19 +92,42 @@ def settle(
     Returns:
         All draws with their weights.
     """
+    found = found._replace(source=source)
     while 2 * len(found.weights) <= most_draws and not settled(read(found.shared), found.weights):
         seed += 1
-        draws, log_q = source(len(found.weights), seed)
-        more = weigh(draws, density.values(draws), log_q)
+        more = _doubled(density, found, seed)
         if more is None:
-            return found
-        pooled = _weigh(np.concatenate([found.shared, more.shared]), np.concatenate([found.ratios, more.ratios]))
-        found = pooled._replace(rounds=found.rounds, steps=found.steps)
+            break
+        found = more
     return found
 
 
-def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) -> bool:
-    """Whether means and sds of weighted draws are known well enough.
+def further(density: MarginalDensity, found: MarginalDraws, num_draws: int) -> MarginalDraws:
+    """Return at least as many draws, those that are there and more of their kind."""
+    seed = FURTHER
+    while len(found.weights) < num_draws:
+        seed += 1
+        more = _doubled(density, found, seed)
+        if more is None:
+            break
+        found = more
+    return found
+
+
+def _doubled(density: MarginalDensity, found: MarginalDraws, seed: int) -> MarginalDraws | None:
+    """Return twice as many draws, or None where there are no more."""
+    if found.source is None:
+        return None
+    draws, log_q = found.source(len(found.weights), seed)
+    more = weigh(draws, density.values(draws), log_q)
+    if more is None:
+        return None
+    pooled = _weigh(np.concatenate([found.shared, more.shared]), np.concatenate([found.ratios, more.ratios]))
+    return pooled._replace(rounds=found.rounds, steps=found.steps, source=found.source)
+
+
+def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"], even: bool = False) -> bool:
+    """Whether means and sds of weighted draws are known well enough; `even` for points that are spread evenly.
 
     Example:
         >>> x = np.random.default_rng(0).standard_normal((2048, 1))
@@ -108,6 +137,8 @@ def settled(values: Float[np.ndarray, "s k"], weights: Float[np.ndarray, " s"]) 
     mean = weights @ values
     squares = (values - mean) ** 2
     variance = np.maximum(weights @ squares, 1e-300)
-    of_mean = np.sqrt(weights**2 @ squares / variance)
-    of_sd = 0.5 * np.sqrt(weights**2 @ (squares / variance - 1.0) ** 2)
-    return bool(np.all(of_mean <= MEAN_ERROR) and np.all(of_sd <= SD_ERROR))
+    moments = squares / variance, 0.25 * (squares / variance - 1.0) ** 2
+    noises = [weights**2, (weights - 1.0 / len(weights)) ** 2] if even else [weights**2]
+    of_mean, of_sd = np.sqrt(np.min([[noise @ f for f in moments] for noise in noises], axis=0))
+    limits = (EVEN_MEAN_ERROR, EVEN_SD_ERROR) if even else (MEAN_ERROR, SD_ERROR)
+    return bool(np.all(of_mean <= limits[0]) and np.all(of_sd <= limits[1]))

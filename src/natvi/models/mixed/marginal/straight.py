@@ -21,9 +21,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.gaussian import ArrowPrecision
+from natvi.models.mixed.filling import with_filling
 from natvi.models.mixed.marginal.chart import Chart
 from natvi.target import SumOfTerms
-from natvi.target.mixed.marginal import RowLikelihood, default_nodes, mixed_parts
+from natvi.target.mixed.marginal import is_gaussian, mixed_parts
+from natvi.target.mixed.modes import RowLikelihood
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import float64
 
@@ -147,19 +149,21 @@ def fixed_effects(
         prior_sd: Of the normal priors of theta_g; infinite for a flat prior.
     """
     likelihood, effects = mixed_parts(target)
-    p, n = likelihood.p, posterior.mean.local.shape[1]
+    g, n = posterior.mean.shared.shape[0], posterior.mean.local.shape[1]
+    p = likelihood.p - (effects.stop - g)  # the columns that are not filling
     if p == 0 or n * effects.r**2 * p**2 > MOST_CELLS:
         return None
     with float64():
-        shared, pull, cross, local, local_pull = (np.asarray(a) for a in _sums(target, posterior))
+        found = _sums(target, with_filling(target, posterior))
+    shared, pull, cross, local, local_pull = (np.asarray(a) for a in found)
+    shared, pull, cross = shared[:p, :p], pull[:p], cross[..., :p]
     precision = prior_sd[:p] ** -2.0  # zero for a flat prior
-    # one node is exact for Gaussian rows alone
-    disp = float(posterior.mean.shared[p]) if default_nodes(target) == 1 else None
+    disp = float(posterior.mean.shared[p]) if is_gaussian(likelihood) else None
     centre = np.asarray(posterior.mean.shared)[:p]
     pulled = np.where(precision > 0, precision * (prior_mean[:p] - centre), 0.0)
     fixed = FixedEffects(
         Sums(shared, pull, cross, local, local_pull, np.diag(precision), pulled, centre, disp),
-        effects.start,
+        effects.start - (effects.stop - g),
         effects.correlated,
     )
     _, root = fixed.given(np.asarray(posterior.mean.shared)[None])
@@ -171,7 +175,7 @@ def _sums(target: SumOfTerms, posterior: ArrowPrecision) -> tuple[Array, ...]:
     likelihood, _ = mixed_parts(target)
     rows, design = RowLikelihood(likelihood, posterior.mean.shared), likelihood.design
     eta = rows.predictor(posterior.mean.local)
-    slope, bend = rows.derivatives(eta)
+    _, slope, bend = rows.bends(eta)
     by_groups = jnp.sum(design.Z * design.per_chunk(posterior.mean.local)[:, None], axis=0)
     w = jnp.where(design.filled, jnp.maximum(-bend, 0.0), 0.0)
     local, cross, shared = design.gram(w)

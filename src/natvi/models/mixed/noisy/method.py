@@ -18,6 +18,7 @@ from natvi.gaussian import ArrowPrecision, CovarianceGaussian, PrecisionGaussian
 from natvi.judge.trust import CARE, REFUSE, Trust
 from natvi.linalg import ArrowVector, LocalGlobalFactor
 from natvi.models.mixed.check import check_fit
+from natvi.models.mixed.draws import effect_covariances
 from natvi.models.mixed.noisy.rvb import RvbFit, first_order
 from natvi.models.mixed.noisy.states import open_state, sign_state
 from natvi.models.mixed.noisy.stochastic import estimate_elbo, mixed_algorithm
@@ -80,8 +81,8 @@ def fit_with_noise(
     else:
         posterior = first_order(algorithm.target, gaussian)
         elbo, elbo_se = estimate_elbo(algorithm.target, gaussian, ELBO_DRAWS, noise.seed)
-    posterior, covariances = to_host((posterior, local_covariances(posterior)))
-    model = named(posterior, covariances)
+    posterior = to_host(posterior)
+    model = named(posterior, effect_covariances(posterior))
     if way != "gva":
         model = RvbFit.of(model, target, place, way, fitted.gaussian)
     return Result(
@@ -113,12 +114,6 @@ def data_start(natural: Natural, way: str) -> PrecisionGaussian | CovarianceGaus
 @quick_jit
 def _arrow(gaussian: PrecisionGaussian) -> ArrowPrecision:
     return ArrowPrecision.from_factor(gaussian.mean, gaussian.factor)
-
-
-@quick_jit
-def local_covariances(posterior: ArrowPrecision) -> Float[Array, "r r n"]:
-    """Return the covariance of each group's random effects."""
-    return posterior.group_moments(0, 0)[1]
 
 
 @quick_jit

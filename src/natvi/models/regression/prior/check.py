@@ -13,11 +13,12 @@ z = u sqrt((1 + j) / j) far beyond one says that they contradict each other, als
 from typing import NamedTuple
 
 import jax
-import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Array, Float
 
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.words import WEAKLY
+from natvi.run.compiled_code import quick_jit
 from natvi.target.priors.omega_prior import OmegaPrior
 from natvi.target.priors.scale_prior import ScalePrior
 from natvi.x64 import float64
@@ -75,13 +76,25 @@ def _conflict(prior: Prior, mean: np.ndarray, covariance: np.ndarray) -> np.ndar
 def _gradient(prior: Prior, mean: np.ndarray) -> np.ndarray:
     grad = -(mean - prior.mean) / prior.sd**2
     with float64():
-        for found in prior.scales.placed:
-            term = ScalePrior.of(found.density, found.position, found.power)
-            grad[found.position] = float(jax.grad(term.density_of_scale)(jnp.asarray(mean[found.position])))
-        for covariance in prior.scales.covariances:
-            omega = OmegaPrior.of(covariance.densities, covariance.eta, covariance.start)
-            grad[omega.own] = np.asarray(jax.grad(omega.density_of_sds)(jnp.asarray(mean[omega.own])))
+        alone = [ScalePrior.of(found.density, found.position, found.power) for found in prior.scales.placed]
+        together = [OmegaPrior.of(found.densities, found.eta, found.start) for found in prior.scales.covariances]
+        if not alone and not together:
+            return grad
+        slopes, more = _slopes(alone, together, mean)
+        for found, slope in zip(prior.scales.placed, slopes, strict=True):
+            grad[found.position] = float(slope)
+        for omega, slope in zip(together, more, strict=True):
+            grad[omega.own] = np.asarray(slope)
     return grad
+
+
+@quick_jit
+def _slopes(
+    alone: list[ScalePrior], together: list[OmegaPrior], mean: Float[Array, " g"]
+) -> tuple[list[Array], list[Array]]:
+    """Return the gradients of the densities of dispersions, sds and correlations, in one program."""
+    lone = [jax.grad(term.density_of_scale)(mean[term.start]) for term in alone]
+    return lone, [jax.grad(term.density_of_sds)(mean[term.own]) for term in together]
 
 
 def _prior_moments(prior: Prior) -> tuple[np.ndarray, np.ndarray]:

@@ -118,7 +118,7 @@ def build_batched(rows: Spooled, family: Family, prior: Prior, size: int) -> Bui
     empty = CrossedRows(
         loose, none.astype(jnp.int32), none, none.astype(jnp.int32), plan.num_crossed, len(source.pattern.level)
     )
-    effects, b = term_effects(design.terms, plan, p + int(family.has_dispersion))
+    effects, b = term_effects(design.terms, plan, p + family.num_extras)
     target = BatchedCrossedTarget(
         design=empty,
         y=nothing,

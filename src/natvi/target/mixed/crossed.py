@@ -166,17 +166,20 @@ class CrossedTarget(eqx.Module):
             S = S.at[own, own].add(part.hess.shared)
         return Expected(value, ArrowVector(grad.local, shared), hess._replace(shared=S))
 
+    def predictor_moments(self, q: Any) -> PredictorMoments:
+        """Return the law of every row's predictor, with the dispersion's, under a Gaussian."""
+        p, k = self.p, self.family.num_extras
+        found = q.row_moments(self.design, tuple(range(p, p + k)))
+        if not k:
+            return PredictorMoments(found.mean, found.variance)
+        variance, disp = q.shared_covariance()[p : p + k, p : p + k], take_extras(self.family, q.mean.shared, p)
+        both = (variance[0, 0], found.covariance[0]) if k == 1 else (variance, found.covariance)
+        return PredictorMoments(found.mean, found.variance, disp, *both)
+
     def expected_rows(self, q: Any) -> Expected:
         """Return what the rows contribute to the expectation, on the whole pattern."""
-        design, p = self.design, self.p
-        k = self.family.num_extras
-        found = q.row_moments(design, tuple(range(p, p + k)))
-        moments = PredictorMoments(found.mean, found.variance)
-        if k:
-            variance, disp = q.shared_covariance()[p : p + k, p : p + k], take_extras(self.family, q.mean.shared, p)
-            both = (variance[0, 0], found.covariance[0]) if k == 1 else (variance, found.covariance)
-            moments = PredictorMoments(found.mean, found.variance, disp, *both)
-        rows = self.row_expectations(moments)
+        design, p, k = self.design, self.p, self.family.num_extras
+        rows = self.row_expectations(self.predictor_moments(q))
         grad, hess = design.transposed_product(rows.d_eta, self.b), design.gram(rows.d_eta_eta, self.b)
         if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:
             slopes = jnp.sum(rows.d_disp.reshape(k, -1), axis=1)

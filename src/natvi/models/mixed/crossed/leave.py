@@ -20,7 +20,7 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.questions.leave_groups import sum_blocks
 from natvi.models.regression.rows import Rows
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
-from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods
+from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods, mixed_parts
 from natvi.x64 import float64
 
 AT_ONCE = 8  # draws per compiled call
@@ -126,7 +126,7 @@ def _level_values(
 def _values(
     target: SumOfTerms, shared: Float[Array, "s g"], offset: Float[Array, "s c C"], near: Float[Array, "r n"]
 ) -> Float[Array, "s n"]:
-    likelihood, effects = target.grouped
+    likelihood, effects = mixed_parts(target)
 
     def one(point: Float[Array, " g"], known: Float[Array, "c C"]) -> Float[Array, " n"]:
         rows = replace(likelihood, design=replace(likelihood.design, offset=known))

@@ -215,8 +215,6 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
                 raise StoppedError
 
         density = MarginalDensity(stage.target, stage.posterior, watch)
-        sampler = ConditionalSampler.of(stage.target, np.asarray(stage.posterior.mean.local), stage.place)
-        sampler.prepare(len(stage.posterior.mean.shared))
         try:
             fixed = fixed_effects(stage.target, stage.posterior, model.prior.mean, model.prior.sd)
             draws = draw_marginal(
@@ -226,6 +224,7 @@ def _marginal(stage: GaussianStage, why: str, progress: bool, interruption: Inte
             return _interrupted(
                 stage, "gva: the marginal method was interrupted, fit(state=result.state) starts it again"
             )
+    sampler = ConditionalSampler.of(stage.target, np.asarray(stage.posterior.mean.local), stage.place)
     found = MarginalFit(
         **{**model.parts(), "choice": why},
         shared=draws.shared,

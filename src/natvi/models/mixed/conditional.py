@@ -3,10 +3,8 @@
 The draws need the rows of the data, so a fit that offers them keeps its target, also in the file it is saved to.
 """
 
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,7 @@ from jaxtyping import Array, Float
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
 from natvi.models.mixed.filling import filled_points
-from natvi.models.mixed.marginal.density import FEW_CELLS, cores
+from natvi.models.mixed.marginal.density import FEW_CELLS
 from natvi.run.compiled_code import quick_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.conditional import draw_conditional
@@ -49,18 +47,6 @@ class ConditionalSampler:
 
     def draw(self, shared: Float[np.ndarray, "s g"], seed: int) -> Float[np.ndarray, "s r n"]:
         """Draw the random effects once for every row of `shared`, in batches of one size."""
-        if self in _coming:
-            _coming.pop(self).exception()
-        return self._draw(shared, seed)
-
-    def prepare(self, num_shared: int) -> None:
-        """Compile on another core what draws need, where that is soon done: the summary draws responses."""
-        if mixed_parts(self.target)[0].y.size <= FEW_CELLS and cores() > 1:
-            pool = ThreadPoolExecutor(1)
-            _coming[self] = pool.submit(self._draw, np.zeros((1, num_shared)), 0)
-            pool.shutdown(wait=False)
-
-    def _draw(self, shared: Float[np.ndarray, "s g"], seed: int) -> Float[np.ndarray, "s r n"]:
         (r, n), s = self.near.shape, len(shared)
         shared = filled_points(self.target, shared)
         size = 1 << int(np.log2(np.clip(CELLS_AT_ONCE / (r * n), 1, MOST_AT_ONCE)))
@@ -120,5 +106,4 @@ def _piece(
     return draw_conditional(target, shared, near, jax.random.fold_in(jax.random.key(seed), piece))
 
 
-_coming: WeakKeyDictionary[ConditionalSampler, Future] = WeakKeyDictionary()  # what is being compiled
 _draws, _quick_draws = jax.jit(_piece), quick_jit(_piece)

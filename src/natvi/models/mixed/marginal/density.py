@@ -78,7 +78,7 @@ class MarginalDensity:
         points = filled_points(self.target, own)
         batch, m = _batch(self.target), len(points)
         # as many points a call as keep all cores busy; the program is the same for every number of them
-        share = -(-m // (PIECES * cores() * batch)) * batch
+        share = -(-m // (PIECES * _cores() * batch)) * batch
         size = min(share, POINTS_AT_ONCE)
 
         def look(at: int) -> list[np.ndarray]:
@@ -116,7 +116,7 @@ def _side_by_side(
         yield look(at)
     if len(places) == alone:
         return
-    pool = ThreadPoolExecutor(cores())
+    pool = ThreadPoolExecutor(_cores())
     try:
         yield from pool.map(look, places[alone:])
     finally:
@@ -138,7 +138,7 @@ def prepare(target: SumOfTerms, num_places: int, num_shared: int) -> None:
 
     The Gaussian fit, which is compiled at the same time, of yes/no responses seldom passes its check.
     """
-    if cores() < 2:
+    if _cores() < 2:
         return
     likelihood, effects = mixed_parts(target)
     zeros = (np.zeros(shape) for shape in (num_shared, (effects.r, num_places), (effects.r, num_shared, num_places)))
@@ -159,8 +159,7 @@ def _compile(function: Callable, target: SumOfTerms, around: Surroundings, batch
 
 
 @cache
-def cores() -> int:
-    """Return how many cores this process may use."""
+def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -102,7 +102,7 @@ class PymcModel:
         import pymc as pm  # type: ignore[import-not-found]
 
         with _precision_as_it_was(), self.model:
-            found = pm.sample_posterior_predictive(
+            found: Any = pm.sample_posterior_predictive(
                 self._draws(result, num_samples, seed), random_seed=seed, progressbar=False
             )
         drawn = found.posterior_predictive
@@ -113,7 +113,7 @@ class PymcModel:
         import pymc as pm  # type: ignore[import-not-found]
 
         with _precision_as_it_was():
-            found = pm.compute_log_likelihood(
+            found: Any = pm.compute_log_likelihood(
                 self._draws(result, num_samples, seed),
                 model=self.model,
                 extend_inferencedata=False,

@@ -170,7 +170,7 @@ def labels_hash(labels: Any) -> np.ndarray:
         True
     """
     plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    return hash_array(plain.to_numpy(), categorize=True).astype(np.uint64)
+    return np.asarray(hash_array(plain.to_numpy(), categorize=True)).astype(np.uint64)
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

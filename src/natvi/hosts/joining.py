@@ -114,8 +114,8 @@ def _wait_for(coordinator: str, timeout: int) -> None:
             trouble = str(error)
         time.sleep(0.2)
     raise ConnectionError(
-        f"nobody answers at {coordinator}, where process 0 should be: {tried} tries in {timeout} s ({trouble}). {CURE} A "
-        "longer wait is timeout=."
+        f"nobody answers at {coordinator}, where process 0 should be: {tried} tries in {timeout} s ({trouble}). {CURE} "
+        "A longer wait is timeout=."
     )
 
 

@@ -174,7 +174,7 @@ def test_a_coordinator_that_nobody_runs_is_named(tmp_path):
         timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
-    assert done.returncode != 0 and "could not join the others at 127.0.0.1" in done.stderr, done.stderr
+    assert done.returncode != 0 and "nobody answers at 127.0.0.1" in done.stderr, done.stderr
 
 
 def test_too_little_said_about_the_others():

@@ -49,7 +49,7 @@ class Pieces:
 
     in_memory = False
 
-    def __init__(self, opened: Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, opened: Any) -> None:
         """Bind the function."""
         if not callable(opened):
             raise ValueError(
@@ -57,7 +57,7 @@ class Pieces:
                 f"rows many times; got {type(opened).__name__}. Write e.g. pieces(lambda: pd.read_csv(path, "
                 "chunksize=100_000))."
             )
-        self._open = opened
+        self._open: Callable[[], Iterable[Any]] = opened
 
     def read(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Return the pieces that have rows."""
@@ -135,7 +135,7 @@ def arrays(columns: Mapping[str, Any]) -> Pieces:
     return Pieces(opened)
 
 
-def pieces(opened: Callable[[], Iterable[Any]]) -> Pieces:
+def pieces(opened: Any) -> Pieces:
     """Return a table from a function that returns a fresh iterator over data frames: the same rows every time.
 
     Example:

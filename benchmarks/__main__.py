@@ -8,7 +8,20 @@ from typing import Any
 
 from benchmarks.report import RESULTS, Report, source_digest
 
-BUILT = ("step", "glm", "glmm", "default", "accuracy", "crossed", "resume", "fuzz", "deep", "posteriors", "cold")
+BUILT = (
+    "step",
+    "glm",
+    "glmm",
+    "default",
+    "accuracy",
+    "crossed",
+    "resume",
+    "fuzz",
+    "deep",
+    "posteriors",
+    "cold",
+    "hosts",
+)
 PLANNED = ("all",)
 SEED = 20_240_701
 
@@ -36,6 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.module is not None:
         own["module"] = options.module
+    if options.kept:
+        if options.name != "posteriors":
+            print("--kept is for posteriors", file=sys.stderr)
+            return 2
+        own["kept"] = True
     seed = SEED if options.seed is None else options.seed
     if "case" in own:  # printed, not kept
         benchmark.show_case(seed, own["case"])
@@ -84,6 +102,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, metavar="S", help="fuzz: of all cases")
     parser.add_argument("--case", type=int, metavar="K", help="fuzz: run one case alone and print it")
     parser.add_argument("--module", metavar="FILE", help="posteriors: a Python file with members of your own")
+    parser.add_argument("--kept", action="store_true", help="posteriors: tables of what earlier runs kept")
     return parser
 
 

@@ -1,196 +1,159 @@
-"""Crossed and nested models: natvi's answers beside lme4's and NUTS's, and its time and memory as data grow.
+"""Crossed and nested models: natvi's answers and time beside lme4, glmmTMB and NUTS, and its growth with rows.
 
-Answers of `auto` are held against NUTS on the same prior (shift in posterior sds, ratio of sds); seconds are of the
-second whole call in this process, for `gva`, on whatever threads it takes.
+Whole calls from a formula and a frame in memory, each tool warm in a process of its own; the tools take turns and the
+shortest call counts. Answers of `auto`, under the default prior, are held against estimates of R (in posterior sds) and
+against NUTS on the same posterior (shift in posterior sds, ratio of sds).
 """
 
-import resource
-import subprocess
+import contextlib
+import sys
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
-import pandas as pd
+from experiments.crossed_truth import NUTS, find_truth
 
 import natvi
+from benchmarks.crossed_problems import GROWTH, PROBLEMS, Problem
+from benchmarks.peers import joined, largest_difference, start_peer
 from benchmarks.report import Report
-from natvi.data.external import data_folder
-from natvi.linalg import ArrowVector
-from natvi.models.mixed.crossed.layout import build_crossed
-from natvi.models.mixed.crossed.start import crossed_start, rough_values
-from natvi.optimize.structured.blocked_system import BlockedSystem
-from natvi.reference import nuts
-from natvi.run import climb
-from natvi.x64 import float64
+from benchmarks.workers import Worker, WorkerError, thread_counts
+from natvi.models.mixed.crossed.door import CrossedModel
 
-DRAWS, WARMUP, CHAINS, THINNING = 2000, 1500, 4, 8
-GROWTH, QUICK_GROWTH = (20_000, 200_000, 2_000_000), (20_000,)
-
-
-class Problem(NamedTuple):
-    """A model with its data; `peer` is the call in R."""
-
-    formula: str
-    family: str
-    read: Callable[[], pd.DataFrame]
-    peer: str = ""
-    truth: bool = False
-
-
-def _file(name: str) -> pd.DataFrame:
-    return pd.read_csv(data_folder() / name)
-
-
-def _grouseticks() -> pd.DataFrame:
-    return _file("grouseticks/grouseticks.csv").assign(YEAR=lambda frame: frame["YEAR"].astype(str))
-
-
-def crossed_binary(seed: int = 5, n: int = 30) -> pd.DataFrame:
-    """Simulate yes/no rows of n x n levels, at most two rows a cell."""
-    rng = np.random.default_rng(seed)
-    a, b = (np.tile(part.ravel(), 2) for part in np.meshgrid(np.arange(n), np.arange(n)))
-    keep = rng.uniform(size=len(a)) < 0.6
-    a, b = a[keep], b[keep]
-    x = rng.normal(size=len(a))
-    eta = -0.3 + 0.7 * x + rng.normal(size=n)[a] + 0.6 * rng.normal(size=n)[b]
-    return pd.DataFrame({"y": (rng.uniform(size=len(a)) < 1 / (1 + np.exp(-eta))).astype(int), "x": x, "a": a, "b": b})
-
-
-def growing(rows: int, seed: int = 0) -> pd.DataFrame:
-    """Simulate yes/no rows, ten of each id, in 500 cities."""
-    rng = np.random.default_rng(seed)
-    ids, city = np.repeat(np.arange(rows // 10), 10), rng.integers(0, 500, rows)
-    X = rng.normal(size=(rows, 4))
-    eta = -0.3 + X @ [0.5, -0.3, 0.2, 0.0] + rng.normal(size=rows // 10)[ids] + 0.5 * rng.normal(size=500)[city]
-    hit = (rng.uniform(size=rows) < 1 / (1 + np.exp(-eta))).astype(int)
-    return pd.DataFrame(X, columns=list("wxyz")).assign(hit=hit, id=ids, city=city)
-
-
-TICKS = "TICKS ~ YEAR + cHEIGHT + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION)"
-PROBLEMS = {
-    "penicillin": Problem(
-        "diameter ~ 1 + (1 | plate) + (1 | sample)",
-        "gaussian",
-        lambda: _file("penicillin/penicillin.csv"),
-        "lmer(diameter ~ 1 + (1 | plate) + (1 | sample), d)",
-        True,
-    ),
-    "pastes": Problem(
-        "strength ~ 1 + (1 | batch/cask)",
-        "gaussian",
-        lambda: _file("pastes/pastes.csv"),
-        "lmer(strength ~ 1 + (1 | batch/cask), d)",
-        True,
-    ),
-    "grouseticks": Problem(TICKS, "poisson", _grouseticks, f"glmer({TICKS}, d, family = poisson)", True),
-    "binary": Problem("y ~ x + (1 | a) + (1 | b)", "bernoulli", crossed_binary, "", True),
-    "insteval": Problem(
-        "y ~ service + (1 | s) + (1 | d)",
-        "gaussian",
-        lambda: _file("insteval/InstEval.csv.gz"),
-        "lmer(y ~ service + (1 | s) + (1 | d), d)",
-    ),
-    "insteval_binary": Problem(
-        "good ~ service + (1 | s) + (1 | d)",
-        "bernoulli",
-        lambda: _file("insteval/InstEval.csv.gz").assign(good=lambda frame: (frame["y"] >= 4).astype(int)),
-    ),
-}
-NAMES = (*PROBLEMS, "growth")
+NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
+RUNS, QUICK_RUNS = 5, 1
+SIZES, QUICK_SIZES = (20_000, 200_000, 2_000_000), (20_000,)
+NAMES = (*PROBLEMS, "growth", "answers")  # a problem's name stands for its time; answers are those of all problems
 
 
 def run(report: Report, only: Sequence[str]) -> None:
-    """Fit every problem."""
-    versions = {name: version(name) for name in ("natvi", "jax", "numpyro")}
+    """Measure all problems, or those named."""
+    report.settings |= {
+        "statistic": "shortest of the calls; the tools take turns",
+        "natvi": "natvi.glmm(formula, frame, family).fit(method='gva'), whole call, warm; answers by method='auto'",
+        "lme4": "lmer(formula, data, REML = FALSE), or glmer(formula, data, family)",
+        "glmmTMB": "glmmTMB(formula, data, family, control = glmmTMBControl(parallel = threads))",
+        "NUTS": NUTS,
+        "formulas": {name: f"{own.formula}, {own.family}" for name, own in PROBLEMS.items()} | {"growth": GROWTH},
+    }
+    chosen = {part.lower() for part in only} or set(NAMES)
     for name, problem in PROBLEMS.items():
-        if not only or name in {part.lower() for part in only}:
-            _fit(report, name, problem, versions)
-    if not only or "growth" in only:
-        for rows in QUICK_GROWTH if report.quick else GROWTH:
-            frame, before = growing(rows), time.perf_counter()
-            fit = natvi.glmm("hit ~ w + x + y + z + (1 | id) + (1 | city)", frame, family="bernoulli").fit(method="gva")
-            report.add(
-                f"growth {rows:,}",
-                "natvi gva",
-                {
-                    "seconds_first_call": time.perf_counter() - before,
-                    "seconds_without_compilation": fit.seconds["run"],
-                    "steps": len(fit.trace),
-                    "peak_gib_of_process": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
-                },
-                versions=versions,
-            )
+        if name in chosen:
+            _speed(report, name, problem)
+    if "growth" in chosen:
+        for rows in QUICK_SIZES if report.quick else SIZES:
+            _growth(report, rows)
+    if "answers" in chosen:
+        for name, problem in PROBLEMS.items():
+            _answer(report, name, problem)
 
 
-def _fit(report: Report, name: str, problem: Problem, versions: dict[str, str]) -> None:
-    frame = problem.read()
-    model = natvi.glmm(problem.formula, frame, family=problem.family)
-    model.fit(method="gva")
-    before = time.perf_counter()
-    gva = natvi.glmm(problem.formula, frame, family=problem.family).fit(method="gva")
-    report.add(name, "natvi gva", {"seconds_warm": time.perf_counter() - before, "elbo": gva.elbo}, versions=versions)
+def _speed(report: Report, name: str, problem: Problem) -> None:
+    runs, calls = QUICK_RUNS if report.quick else RUNS, {}
+    with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as stack:
+        path = Path(folder) / "rows.csv"
+        problem.read().to_csv(path, index=False)
+        workers = {}
+        for tool in ("natvi gva", *problem.peers):
+            for threads in thread_counts() if tool != "lme4" else (1,):
+                try:
+                    worker = Worker(NATVI, threads) if tool == "natvi gva" else start_peer(tool, threads)
+                    workers[tool, threads] = stack.enter_context(worker)
+                    worker.ask("load", path)
+                    calls[tool, threads] = []
+                except WorkerError as error:
+                    report.note(f"{tool} left out on {name}: {error}")
+        for turn in range(runs + 1):
+            for key in list(calls):
+                try:
+                    call = workers[key].ask("fit", problem.family, problem.formula, *_how(key[0]))
+                except WorkerError as error:
+                    report.note(f"{key[0]} stopped on {name}: {error}")
+                    del calls[key]
+                    continue
+                calls[key] += [call] if turn else []  # the first call compiles, or starts up
+        ours = calls["natvi gva", 1][-1]
+        for (tool, threads), own in calls.items():
+            metrics: dict[str, Any] = {"seconds": min(call["seconds"] for call in own), "runs": len(own)}
+            if tool == "natvi gva":
+                metrics |= {key: own[-1][key] for key in ("iterations", "elbo", "outcome", "memory_gib")}
+            else:
+                metrics["fixed_effects_max_difference_in_sds"] = largest_difference(ours, own[-1])
+                metrics["remarks"] = joined(own[-1]["remarks"]) or None
+            report.add(name, tool, metrics, threads=threads, versions=workers[tool, threads].versions)
+    _ratios(report, name, problem, {key: min(call["seconds"] for call in own) for key, own in calls.items()})
+
+
+def _how(tool: str) -> tuple[str, ...]:
+    return ("gva", "default") if tool == "natvi gva" else ()
+
+
+def _ratios(report: Report, name: str, problem: Problem, seconds: dict[tuple[str, int], float]) -> None:
+    """Add our time over theirs: one thread each, and each at its best."""
+    for peer in problem.peers:
+        sides = [{threads: s for (tool, threads), s in seconds.items() if tool == own} for own in ("natvi gva", peer)]
+        if all(1 in side for side in sides):
+            ratio = {"ratio_of_seconds": sides[0][1] / sides[1][1]}
+            report.add(name, f"natvi gva / {peer}", ratio, threads=1, versions=_versions())
+            ratio = {"ratio_of_seconds": min(sides[0].values()) / min(sides[1].values())}
+            report.add(name, f"natvi gva / {peer}", ratio, threads="best", versions=_versions())
+
+
+def _answer(report: Report, name: str, problem: Problem) -> None:
+    """Tell the answer of `auto`, and hold it against NUTS."""
+    model = natvi.glmm(problem.formula, problem.read(), family=problem.family)
     fit = model.fit()
     table = fit.summary()
-    report.add(name, f"natvi auto ({fit.method}, {fit.trust})", _plain(table), versions=versions)
-    if problem.peer and not report.quick:
-        report.add(name, "lme4", _lme4(frame, problem.peer), versions={"R": "lme4"})
+    metrics = {f"{row} {part}": float(table.loc[row, part]) for row in table.index for part in ("mean", "sd")}
+    metrics = {"method": fit.method, "trust": fit.trust, "seconds_first_call": fit.seconds["total"]} | metrics
+    report.add(name, "natvi auto", metrics, versions=_versions())
     if problem.truth and not report.quick:
-        shared, ess = draw_truth(model)
-        true = fit.model.readings(shared)  # type: ignore[union-attr]
-        shift = (table["mean"].to_numpy() - true.mean(0)) / true.std(0)
-        found = {"effective_draws": ess, "largest_shift": float(np.max(np.abs(shift)))}
-        ratio = table["sd"].to_numpy() / true.std(0)
-        found |= {"smallest_sd_ratio": float(ratio.min()), "largest_sd_ratio": float(ratio.max())}
-        report.add(name, "natvi auto beside NUTS", found, versions=versions)
+        assert isinstance(model, CrossedModel)
+        true = find_truth(model, report.seed)
+        shift = (table["mean"].to_numpy() - true["table_mean"]) / true["table_sd"]
+        ratio = table["sd"].to_numpy() / true["table_sd"]
+        inside = [at for at, row in enumerate(table.index) if not row.startswith("sd(")]
+        found = {
+            "effective_draws": true["effective"],
+            "largest_rhat": true["rhat"],
+            "divergent": true["divergent"],
+            "largest_shift": float(np.max(np.abs(shift))),
+            "largest_shift_of_coefficients": float(np.max(np.abs(shift[inside]))),
+            "largest_shift_of_log_sds": float(np.max(np.abs(_log_sd_shifts(fit, true)))),
+            "smallest_sd_ratio": float(ratio.min()),
+            "largest_sd_ratio": float(ratio.max()),
+        }
+        report.add(name, "natvi auto beside NUTS", found, versions=_versions())
 
 
-def _plain(table: pd.DataFrame) -> dict[str, Any]:
-    pairs = [(name, part) for name in table.index for part in ("mean", "sd")]
-    return {f"{name} {part}": float(table[part].to_numpy()[table.index.get_loc(name)]) for name, part in pairs}
+def _log_sd_shifts(fit: natvi.Result, true: dict[str, Any]) -> np.ndarray:
+    """Return how far the means of the log sds are off, in sds of theirs."""
+    at = list(fit.model.log_sd_positions().values())  # type: ignore[attr-defined]
+    mean, _ = fit.model.shared_moments()  # type: ignore[attr-defined]
+    return (mean[at] - true["shared_mean"][at]) / true["shared_sd"][at]
 
 
-def _lme4(frame: pd.DataFrame, call: str) -> dict[str, Any]:
-    """Return seconds and fixed effects of one call in a fresh R."""
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "rows.csv"
-        frame.to_csv(path, index=False)
-        script = (
-            f"suppressMessages(library(lme4)); d <- read.csv('{path}'); "
-            "if ('YEAR' %in% names(d)) d$YEAR <- factor(d$YEAR); "
-            f"t <- system.time(m <- {call}); cat(t[['elapsed']], fixef(m), as.data.frame(VarCorr(m))$sdcor)"
-        )
-        done = subprocess.run(["Rscript", "-e", script], capture_output=True, text=True, check=True)
-    seconds, *values = map(float, done.stdout.split())
-    return {"seconds": seconds, **{f"number {k}": value for k, value in enumerate(values)}}
+def _growth(report: Report, rows: int) -> None:
+    """Measure one size in a fresh process on all threads."""
+    with Worker(NATVI, thread_counts()[-1]) as worker:
+        before = worker.ask("growing", rows, report.seed)
+        first = worker.ask("fit", "bernoulli", GROWTH, "gva", "default")
+        call = worker.ask("fit", "bernoulli", GROWTH, "gva", "default")
+        metrics = {
+            "seconds_first_call": first["seconds"],
+            "seconds": call["seconds"],
+            "microseconds_per_row": 1e6 * call["seconds"] / rows,
+            "formula_seconds": call["formula_seconds"],
+            "iterations": call["iterations"],
+            "outcome": call["outcome"],
+            "peak_memory_gib": first["memory_gib"],
+            "memory_before_gib": before["memory_gib"],
+        }
+        report.add(f"growth, {rows:,} rows", "natvi gva", metrics, threads=worker.threads, versions=worker.versions)
 
 
-def draw_truth(model: Any, seed: int = 0) -> tuple[np.ndarray, float]:
-    """Draw coefficients, dispersion and omega by NUTS, whitened by the joint Gaussian; and the least effective size."""
-    with float64():
-        built = build_crossed(model.design, model.y, model.family, model.prior, model.weight, 0.0)
-        values, information = rough_values(model.design, model.y, model.family, model.prior, model.weight)
-        target = built.target
-        start = crossed_start(target, jnp.asarray(values), jnp.asarray(information))
-        q = jax.device_put(climb(BlockedSystem.around(target, target.pattern, start), start).gaussian)
-        shape, size = q.mean.local.shape, q.mean.local.size
-        push = jax.jit(jax.vmap(lambda z: q.push(ArrowVector(z[:size].reshape(shape), z[size:])).shared[: target.b]))
-    zero = ArrowVector(np.zeros(shape), np.zeros(q.mean.shared.shape))  # type: ignore[arg-type]
-    found = nuts(
-        lambda z: target.value(q.push(z)),
-        zero,
-        covariance=np.ones(size + q.mean.shared.size),
-        num_draws=DRAWS,
-        num_warmup=WARMUP,
-        num_chains=CHAINS,
-        thinning=THINNING,
-        seed=seed,
-    )
-    with float64():
-        shared = np.concatenate([np.asarray(push(jnp.asarray(chain))) for chain in found.draws])
-    return shared, float(found.ess.min())
+def _versions() -> dict[str, str]:
+    return {name: version(name) for name in ("natvi", "jax", "numpyro")}

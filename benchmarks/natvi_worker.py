@@ -12,6 +12,7 @@ import pandas as pd
 
 import natvi
 from benchmarks.answering import answer_commands
+from benchmarks.crossed_problems import growing
 from benchmarks.simulate import random_intercepts
 from natvi.models.mixed import door as door
 
@@ -46,11 +47,16 @@ class Session:
         self.frame = random_intercepts(family, int(num_groups), int(seed))
         return {"rows": len(self.frame), "memory_gib": _peak_memory()}
 
-    def fit(self, family: str, formula: str, method: str = "gva") -> dict[str, Any]:
+    def growing(self, rows: str, seed: str) -> dict[str, Any]:
+        """Make a data frame with two crossed factors."""
+        self.frame = growing(int(rows), int(seed))
+        return {"rows": len(self.frame), "memory_gib": _peak_memory()}
+
+    def fit(self, family: str, formula: str, method: str = "gva", prior: str = "paper") -> dict[str, Any]:
         """The whole call, from the formula and the frame to the result; with "auto" that includes the verdict."""
         self.result = None  # its memory is not the next call's
         began = time.perf_counter()
-        model = natvi.glmm(formula, self.frame, family=family, prior="paper")
+        model = natvi.glmm(formula, self.frame, family=family, prior=prior)
         described = time.perf_counter()
         result = model.fit(method=method)
         seconds = time.perf_counter() - began
@@ -93,6 +99,7 @@ def main() -> None:
     commands: dict[str, Callable[..., dict[str, Any]]] = {
         "load": session.load,
         "simulate": session.simulate,
+        "growing": session.growing,
         "fit": session.fit,
         "print": session.print,
     }

@@ -15,8 +15,11 @@ LABELS = (
     "theorem3",
     "stopping",
     "verdicts",
+    "crossed_verdicts",
     "calibration",
     "slopes",
+    "responses",
+    "responsetimes",
 )
 SEED = 20_240_701
 

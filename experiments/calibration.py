@@ -1,4 +1,6 @@
-"""Simulation-based calibration of `method="auto"`: six families, random intercepts and slopes, 200 data sets each.
+"""Simulation-based calibration of `method="auto"`: 200 data sets of each of 14 designs.
+
+Six families with random intercepts and with slopes, and Poisson and Bernoulli with two crossed factors.
 
 Parameters are drawn from a narrow prior, data from the model, and the model is fitted with the defaults under the same
 prior. Then 90% intervals must hold the truth in 90% of the data sets, and its rank among posterior draws is uniform.
@@ -22,6 +24,7 @@ from experiments.calibration_ranks import (
     simultaneous_band,
     within,
 )
+from experiments.crossed_outcomes import JUDGED
 from experiments.report import Report
 from experiments.verdict_outcomes import source_digest
 
@@ -38,13 +41,14 @@ def run(report: Report) -> None:
     sources = source_digest()
     report.settings |= SETTINGS | {"data_seed": SEED, "sources": sources, "prob": PROB, "per_design": PER_DESIGN}
     report.settings |= {"priors": {design.name: {k: str(v) for k, v in design.prior.items()} for design in DESIGNS}}
+    of = {False: sources, True: source_digest(JUDGED)}  # by whether factors are crossed
     designs, number = (QUICK_DESIGNS, QUICK_NUMBER) if report.quick else (DESIGNS, PER_DESIGN)
     outcomes, made_with = [], {}
     for design in designs:
         if report.quick:
-            found = [ranked(design, k, SEED, sources) for k in range(number)]
+            found = [ranked(design, k, SEED, of[design.crossed]) for k in range(number)]
         else:
-            found, made_with[design.name] = kept_ranks(design, number, SEED, sources)
+            found, made_with[design.name] = kept_ranks(design, number, SEED, of[design.crossed])
         inside = np.mean(covered(np.concatenate([one.ranks for one in found])))
         report.say(f"{design.name}: {number} data sets, {inside:.1%} of all 90% intervals hold the truth")
         outcomes += found
@@ -64,7 +68,7 @@ def tell(report: Report, outcomes: list[Ranked]) -> None:
         _single(report, [one for one in usable if one.design == design], design)
         own = [one for one in outcomes if one.design == design]
         counts = {"data sets": len(own), "refused": sum(not len(one.ranks) for one in own)}
-        counts |= {f"ended with {m}": sum(one.method == m for one in own) for m in ("gva", "marginal")}
+        counts |= {f"ended with {m}": sum(one.method == m for one in own) for m in ("gva", "marginal", "integrated")}
         counts |= {f"trust: {level}": sum(one.trust == level for one in own) for level in TRUST}
         for column, count in counts.items():
             report.cell(design.name, column, "verdicts", count)

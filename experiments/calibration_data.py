@@ -12,6 +12,7 @@ import pandas as pd
 
 PER_DESIGN = 200
 GROUPS, FEWEST_ROWS, MOST_ROWS = 20, 3, 9
+OTHER = 8  # levels of the second factor, where there is one
 SLOPES = ("x1", "x2")
 SLOPE_SD = INTERCEPT_SD = EFFECT_SD = 0.5
 INTERCEPT_MEAN = {"poisson": 1.0, "negative_binomial": 1.0, "gamma": 1.0}  # 0 for the others
@@ -25,21 +26,24 @@ FAMILIES = ("gaussian", "poisson", "bernoulli", "binomial", "negative_binomial",
 
 
 class Design(NamedTuple):
-    """Family, and whether the first covariate has a random slope."""
+    """Family, whether the first covariate has a random slope, and whether a second factor crosses the groups."""
 
     family: str
     slopes: bool
+    crossed: bool = False
 
     @property
     def name(self) -> str:
         """A short name."""
-        return f"{self.family.replace('_', ' ')}, random {'slopes' if self.slopes else 'intercepts'}"
+        kind = "crossed" if self.crossed else "slopes" if self.slopes else "intercepts"
+        return f"{self.family.replace('_', ' ')}, random {kind}"
 
     @property
     def formula(self) -> str:
         """The model that is fitted, which is the one that made the data."""
         left = "p(y, trials)" if self.family == "binomial" else "y"
-        return f"{left} ~ x1 + x2 + ({'1 + x1' if self.slopes else '1'} | g)"
+        other = " + (1 | h)" if self.crossed else ""
+        return f"{left} ~ x1 + x2 + ({'1 + x1' if self.slopes else '1'} | g){other}"
 
     @property
     def prior(self) -> dict[str, Any]:
@@ -56,7 +60,10 @@ class Design(NamedTuple):
 
 
 # random intercepts first: they are quick and tell most
-DESIGNS = tuple(Design(family, slopes) for slopes in (False, True) for family in FAMILIES)
+DESIGNS = (
+    *(Design(family, slopes) for slopes in (False, True) for family in FAMILIES),
+    *(Design(family, False, True) for family in ("poisson", "bernoulli")),
+)
 
 
 class Simulated(NamedTuple):
@@ -75,7 +82,8 @@ def simulate(design: Design, number: int, seed: int) -> Simulated:
         seed: Of everything.
 
     Returns:
-        Columns `g`, `x1`, `x2`, `y`, and `trials` for binomial responses; numbers, and arrays over groups.
+        Columns `g`, `x1`, `x2`, `y`, `trials` for binomial responses, `h` for crossed factors; numbers, and arrays
+        over groups.
     """
     at = DESIGNS.index(design)
     fixed = np.random.default_rng([seed, at])  # sizes and covariates belong to the design
@@ -83,14 +91,18 @@ def simulate(design: Design, number: int, seed: int) -> Simulated:
     g = np.repeat(np.arange(GROUPS), sizes)
     x1, x2 = fixed.standard_normal(len(g)), (np.arange(GROUPS) % 2)[g]
     trials = fixed.integers(2, 11, len(g))
+    h = fixed.permutation(len(g)) % OTHER
     rng = np.random.default_rng([seed, at, number])
     truth = _parameters(design, rng)
     eta = truth["Intercept"] + truth["x1"] * x1 + truth["x2"] * x2 + truth["Intercept|g"][g]
     if design.slopes:
         eta = eta + truth["x1|g"][g] * x1
+    if design.crossed:
+        eta = eta + truth["Intercept|h"][h]
     dispersion = float(truth[DISPERSION[design.family][0]]) if design.family in DISPERSION else None
     columns: dict[str, Any] = {"g": g, "x1": x1, "x2": x2, "y": respond(rng, design.family, eta, dispersion, trials)}
-    return Simulated(pd.DataFrame(columns | ({"trials": trials} if design.family == "binomial" else {})), truth)
+    columns |= {"trials": trials} if design.family == "binomial" else {}
+    return Simulated(pd.DataFrame(columns | ({"h": h} if design.crossed else {})), truth)
 
 
 def _parameters(design: Design, rng: np.random.Generator) -> dict[str, np.ndarray]:
@@ -109,6 +121,9 @@ def _parameters(design: Design, rng: np.random.Generator) -> dict[str, np.ndarra
         name, mu, sd = DISPERSION[design.family]
         truth[name] = np.exp(rng.normal(mu, sd))
     truth |= {f"{effect}|g": sd * row for effect, sd, row in zip(effects, sds, z, strict=True)}
+    if design.crossed:
+        sd = np.abs(rng.normal(0.0, EFFECT_SD))
+        truth |= {"sd(Intercept|h)": sd, "Intercept|h": sd * rng.standard_normal(OTHER)}
     return {name: np.asarray(value) for name, value in truth.items()}
 
 

@@ -33,6 +33,12 @@ hypothesis.settings.register_profile("natvi", deadline=None, derandomize=True, m
 hypothesis.settings.load_profile("natvi")
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what needs data that are not in the package where nobody says where they are."""
+    if item.get_closest_marker("needs_data") and not os.environ.get("NATVI_DATA"):
+        pytest.skip("NATVI_DATA does not name the folder of data")
+
+
 @pytest.fixture(autouse=True)
 def float32_process():
     """Fail a test that leaves JAX's global precision switch on: natvi must never flip it."""

@@ -343,8 +343,11 @@ def test_files_of_columns(tmp_path: Path) -> None:
     [
         ("y,x,x\n1,2,3\n", [], "names 'x' twice"),
         ("1.5,2\n3,4\n", [], "holds numbers only"),
-        ("y,x\n1,2\n2,n/k\n3,4\n", [], "the column 'x' holds 2 numbers and 1 texts, the first 'n/k' in data row 2"),
-        ("y;x\n1;2\n2;3\n", ["--delimiter", ","], "was cut into one column only, 'y;x': is"),
+        ("y,x\n1,2\n2,n/k\n3,4\n", [], "the column 'x' holds 2 numbers and 1 text, the first 'n/k' in data row 2"),
+        ("y;x\n1;2\n2;3\n", ["--delimiter", ","], "was cut into one column only: is --delimiter right?"),
+        ("y:x:z\n1:2:3\n2:3:4\n", [], "'y:x:z'. "),  # as it stands: no picture in place of :x:
+        ("y:x:z\n1:2:3\n2:3:4\n", [], "was cut into one column only: give the sign between columns as --delimiter."),
+        ("y,x\n1,2\n3,4,5\n", [], "line 3 has 3 values, those before it 2"),
         ("y,x\n1,2\n2,3,4,5\n", [], "cannot be read as a table"),
         ("y,x\n", [], "no rows"),
         ("y,x\n1,2\n", ["--encoding", "utf-33"], "no encoding 'utf-33'"),
@@ -370,6 +373,8 @@ def test_saved_fits_predict_are_compared_and_reported(tmp_path: Path) -> None:
     assert len(pd.read_csv(tmp_path / "new.csv")) == 236
     table = run("compare", large, tmp_path / "small" / "fit.natvi", "--data", path).stdout
     assert table.index("large") < table.index("small") and "se of difference" in table
+    with pytest.raises(ValueError, match="two or more different saved fits"):
+        CliRunner().invoke(cli.app, ["compare", str(large), str(large), "--data", str(path)], catch_exceptions=False)
     run("report", large, tmp_path / "again.html")
     assert (tmp_path / "again.html").exists()
 

@@ -48,7 +48,8 @@ def test_every_skeleton_is_shown_in_a_guide():
 # --- pages whose code runs -------------------------------------------------------------------------------------
 
 EXECUTED = [
-    *(DOCS / name for name in ("index.md", "start.md", "coming-from.md")),
+    REPOSITORY / "README.md",
+    *(DOCS / name for name in ("index.md", "start.md", "priors.md", "processes.md", "coming-from.md")),
     *sorted(
         page for page in (DOCS / "guide").glob("*.md") if page.stem not in ("command-line", "speed")
     ),  # no Python there
@@ -57,14 +58,38 @@ EXECUTED = [
 BLOCK = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
-def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
+# nets learn for minutes: their pages run on few rows, to see that every call exists
+SHORTER = {
+    "epochs=20": "epochs=1",
+    "epochs=60": "epochs=1",
+    "(train.X, train.y": "(train.X[:256], train.y[:256]",
+    "test.X, test.y": "test.X[:64], test.y[:64]",
+    "(test.X": "(test.X[:64]",
+}
+
+
+def execute(page: Path, changes: dict[str, str] | None = None) -> None:
     names: dict[str, object] = {"__name__": "page"}
     blocks = BLOCK.findall(page.read_text("utf-8"))
     assert blocks, "the page shows no code"
     for block in blocks:
+        for old, new in (changes or {}).items():
+            block = block.replace(old, new)
         exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.slow
+@pytest.mark.needs_data
+@pytest.mark.parametrize("name", ["inputs-that-matter", "what-a-net-does-not-know"])
+def test_the_code_of_tutorials_about_nets_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute(DOCS / "tutorials" / f"{name}.md", SHORTER)
+
+
+@pytest.mark.parametrize("page", EXECUTED, ids=lambda page: page.stem)
+def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    execute(page)
     assert not re.search(r"\bnan\b", capsys.readouterr().out), "a page shows a number that is none"
 
 
@@ -74,7 +99,12 @@ def test_tables_of_results_come_from_the_files() -> None:
     hook = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(hook)
     text = hook.fill_in((DOCS / "results.md").read_text("utf-8"))
-    assert "<!-- results" not in text and "| Epilepsy | 0.007468 |" in text and "141 / 141" in text
+    assert (
+        "<!-- results" not in text
+        and "| seconds | Epilepsy |" in text
+        and "| natvi gva | 0.00747 |" in text
+        and "141 / 141" in text
+    )
 
 
 def test_every_public_name_is_on_the_page_of_names() -> None:
@@ -90,3 +120,25 @@ def test_links_between_pages_lead_somewhere() -> None:
             if not target.startswith(("http", "mailto")) and not (page.parent / target).exists():
                 wrong.append(f"{page.name}: {target}")
     assert wrong == []
+
+
+def test_workflows_and_templates_name_what_is_there() -> None:
+    yaml = pytest.importorskip("yaml")
+    found = sorted((REPOSITORY / ".github").rglob("*.yml"))
+    assert len(found) >= 5 and all(yaml.safe_load(path.read_text("utf-8")) for path in found)
+    text = "\n".join(path.read_text("utf-8") for path in found)
+    targets = set(re.findall(r"^(\w+):", (REPOSITORY / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert set(re.findall(r"run: make (\w+)", text)) <= targets
+    assert all((REPOSITORY / path).exists() for path in re.findall(r"tests/\w+\.py", text))
+
+
+def test_one_version_everywhere() -> None:
+    for name, pattern in (("pyproject.toml", r'^version = "(.+)"'), ("CITATION.cff", r"^version: (.+)")):
+        found = re.search(pattern, (REPOSITORY / name).read_text("utf-8"), re.MULTILINE)
+        assert found is not None and found[1] == natvi.__version__
+    assert f"## {natvi.__version__} " in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_no_merge_was_left_half_done() -> None:
+    pages = [*DOCS.rglob("*.md"), *REPOSITORY.glob("*.md")]
+    assert [page.name for page in pages if re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)] == []

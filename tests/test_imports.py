@@ -37,7 +37,7 @@ def test_the_package_alone_imports_nothing():
 @pytest.mark.parametrize(
     ("code", "names"),
     [
-        ("import natvi; natvi.glmm; natvi.glm; natvi.data.load_toenail()", SELDOM + SELDOM_OF_SCIPY),
+        ("import natvi; natvi.glmm; natvi.glm; natvi.data.load_crabs()", SELDOM + SELDOM_OF_SCIPY),
         ("import natvi; natvi.fit", SELDOM + SELDOM_OF_SCIPY),
         ("import natvi.cli", COMMAND_LINE + SELDOM_OF_SCIPY),
     ],

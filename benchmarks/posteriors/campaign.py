@@ -1,6 +1,6 @@
 """Every run of the suite in a worker process, with a limit of time; what was found is kept.
 
-One line for each member, data seed and fit seed (natvi), or member and tool (peers), in the folder named by
+One line for each member, data seed and fit seed (natvi), or member, tool and data seed (peers), in the folder named by
 NATVI_POSTERIORS, by default ~/.cache/natvi/posteriors. Files of natvi's outcomes are named after its sources and the
 suite's, those of peers after the suite's alone: a campaign that was interrupted goes on where it was.
 """
@@ -16,15 +16,17 @@ from benchmarks.report import source_digest
 from benchmarks.workers import Worker, WorkerError, WorkerTimeoutError
 
 VARIABLE, DEFAULT = "NATVI_POSTERIORS", "~/.cache/natvi/posteriors"
+MISSING = "not run yet"
 TRUTH_LIMIT, FIT_LIMIT, PEER_LIMIT = 7200.0, 600.0, 900.0  # seconds
 
 
 class Campaign:
     """A worker that is started when it is needed, and again after it died."""
 
-    def __init__(self, module: str) -> None:
-        """Name the files in which outcomes are kept."""
-        self.module = module
+    def __init__(self, module: str, kept: bool = False) -> None:
+        """Name the files in which outcomes are kept; `kept` runs nothing that is not in them."""
+        self.module, self.kept = module, kept
+        self.missing: list[str] = []
         self.versions: dict[str, str] = {"natvi": "unknown"}
         self._worker: Worker | None = None
         folder = Path(os.environ.get(VARIABLE) or DEFAULT).expanduser()
@@ -42,9 +44,9 @@ class Campaign:
         """Return what natvi's fit found, now or earlier."""
         return self._recall("fit", FIT_LIMIT, slug, data_seed, fit_seed)
 
-    def peer(self, slug: str, tool: str) -> dict[str, Any]:
+    def peer(self, slug: str, tool: str, data_seed: int) -> dict[str, Any]:
         """Return what another tool found, now or earlier."""
-        return self._recall("peer", PEER_LIMIT, slug, tool)
+        return self._recall("peer", PEER_LIMIT, slug, tool, data_seed)
 
     def _recall(self, command: str, limit: float, *words: Any) -> dict[str, Any]:
         path, key = self._files[command], list(words)
@@ -54,6 +56,9 @@ class Campaign:
                 if kept["key"] == key:
                     self.versions = kept["versions"]
                     return kept["found"]
+        if self.kept:
+            self.missing.append(f"{command} {' '.join(map(str, words))}")
+            return {"error": MISSING}
         found = self._ask(command, limit, *words)
         if command != "peer" and "took more than" in found.get("error", ""):
             return found  # on a busy machine: another run may have the time

@@ -1,6 +1,7 @@
 """NUTS draws of a member of the suite, kept in a folder: made once, in coordinates in which NUTS mixes.
 
-The program is compiled once for each member; its data sets are arguments.
+The program is compiled once for each member; its data sets are arguments. Chains go on until every parameter has some
+thousand effective draws.
 """
 
 import os
@@ -15,7 +16,8 @@ from benchmarks.posteriors.posterior import Data, Draws, Posterior
 from natvi.models.density.space.maps import Space, open_space
 from natvi.x64 import float64
 
-CHAINS, WARM_UP, KEPT = 4, 1000, 2000
+CHAINS, WARM_UP, KEPT = 4, 1000, 2000  # draws of a round
+ENOUGH, MOST_ROUNDS, MEASURED = 1500, 12, 500  # effective draws; rounds; dimensions in which they are counted
 EXACT_DRAWS = 20_000
 TARGET_ACCEPTANCE = 0.9
 VARIABLE, DEFAULT = "NATVI_REFERENCE", "~/.cache/natvi/reference"
@@ -71,6 +73,8 @@ class Program:
     def __init__(self, member: Posterior) -> None:
         self.member = member
         self.sampler: Any = None
+        self.warm_up: Any = None
+        self.read: Any = None
 
     def draw(self, data: Data, seed: int) -> Draws:
         """Return completed draws of one data set."""
@@ -81,39 +85,67 @@ class Program:
         with float64():
             space = open_space(jax.tree.map(lambda leaf: np.asarray(leaf, dtype=float), start), constrain)
             if self.sampler is None:
-                self.sampler = jax.jit(lambda key, theta, data: _sample(logdensity, space, key, theta, data))
-            keys = jax.random.split(jax.random.key(seed), CHAINS)
+                self.sampler = jax.jit(lambda *args: _sample(logdensity, space, *args))
+                self.warm_up = jax.jit(lambda *args: _warm_up(logdensity, space, *args))
+                self.read = jax.jit(jax.vmap(space.read))
+            keys = jax.vmap(jax.random.split)(jax.random.split(jax.random.key(seed), CHAINS))
             first = space.start + 0.5 * np.random.default_rng(seed).uniform(-1, 1, (CHAINS, len(space.start)))
-            theta = self.sampler(keys, jnp.asarray(first), jax.tree.map(jnp.asarray, data))
-            theta = np.asarray(theta).reshape(CHAINS * KEPT, -1)
-            read = jax.jit(jax.vmap(space.read))
-            values = np.concatenate([np.asarray(read(jnp.asarray(part))) for part in np.array_split(theta, 8)])
+            data = jax.tree.map(jnp.asarray, data)
+            states, parameters = self.warm_up(keys[:, 0], jnp.asarray(first), data)
+            rounds: list[np.ndarray] = []
+            for k in range(MOST_ROUNDS):
+                own = keys[:, 1] if k == 0 else jax.vmap(lambda key, k=k: jax.random.fold_in(key, k))(keys[:, 1])
+                states, theta = self.sampler(own, states, parameters, data)
+                flat = np.asarray(theta).reshape(CHAINS * KEPT, -1)
+                values = np.concatenate([np.asarray(self.read(jnp.asarray(part))) for part in np.array_split(flat, 8)])
+                rounds.append(values.reshape(CHAINS, KEPT, -1))
+                values = np.concatenate(rounds, axis=1).reshape(CHAINS * KEPT * len(rounds), -1)
+                if values.shape[1] > MEASURED or quality({"all": values})["ess"] >= ENOUGH:
+                    break
         draws = space.parameters.split(values)
         return other.complete(draws, data, np.random.default_rng([seed, 19])) if other else draws
 
 
-def _sample(logdensity: Any, space: Space, keys: Any, first: Any, data: Any) -> Any:
-    import blackjax
-
+def _density(logdensity: Any, space: Space, data: Any) -> Any:
     def density(theta: Any) -> Any:
         tree, log_det = space.tree(theta)
         return logdensity(tree, data) + log_det
 
+    return density
+
+
+def _warm_up(logdensity: Any, space: Space, keys: Any, first: Any, data: Any) -> Any:
+    """Return a state, a step size and a metric of every chain."""
+    import blackjax
+
+    adaptation = blackjax.window_adaptation(
+        blackjax.nuts,
+        _density(logdensity, space, data),
+        is_mass_matrix_diagonal=True,
+        target_acceptance_rate=TARGET_ACCEPTANCE,
+    )
+
     def chain(key: Any, theta: Any) -> Any:
-        warm, run = jax.random.split(key)
-        adaptation = blackjax.window_adaptation(
-            blackjax.nuts, density, is_mass_matrix_diagonal=True, target_acceptance_rate=TARGET_ACCEPTANCE
-        )
-        (state, parameters), _ = adaptation.run(warm, theta, num_steps=WARM_UP)
-        kernel = blackjax.nuts(density, **parameters)
+        (state, parameters), _ = adaptation.run(key, theta, num_steps=WARM_UP)
+        return state, {name: parameters[name] for name in ("step_size", "inverse_mass_matrix")}
+
+    return jax.lax.map(lambda both: chain(*both), (keys, first))
+
+
+def _sample(logdensity: Any, space: Space, keys: Any, states: Any, parameters: Any, data: Any) -> Any:
+    """Return the last states of a round, and its draws."""
+    import blackjax
+
+    def chain(key: Any, state: Any, parameters: Any) -> Any:
+        kernel = blackjax.nuts(_density(logdensity, space, data), **parameters)
 
         def step(state: Any, key: Any) -> Any:
             state, _ = kernel.step(key, state)
             return state, state.position
 
-        return jax.lax.scan(step, state, jax.random.split(run, KEPT))[1]
+        return jax.lax.scan(step, state, jax.random.split(key, KEPT))
 
-    return jax.lax.map(lambda both: chain(*both), (keys, first))
+    return jax.lax.map(lambda all_three: chain(*all_three), (keys, states, parameters))
 
 
 def quality(draws: Draws) -> dict[str, float]:
@@ -122,7 +154,7 @@ def quality(draws: Draws) -> dict[str, float]:
 
     worst, least = 1.0, np.inf
     for values in draws.values():
-        columns = values.reshape(CHAINS, KEPT, -1)
+        columns = values.reshape(CHAINS, len(values) // CHAINS, -1)
         for j in range(columns.shape[2]):
             if np.ptp(columns[:, :, j]) > 0:
                 worst = max(worst, float(array_stats.rhat(columns[:, :, j], chain_axis=0, draw_axis=1)))

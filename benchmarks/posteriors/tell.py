@@ -38,6 +38,7 @@ def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, 
         return
     done = [run for run in runs if "error" not in run]
     counts = Counter(map(kind, runs))
+    warm = [run["warm_cpu_seconds"] for run in done if run["warm_cpu_seconds"] is not None]
     metrics: dict[str, Any] = {
         "dimensions": truth["dimensions"],
         "gaussian_can_serve": f"{sum(run['served'] for run in runs)} of {len(runs)}",
@@ -49,7 +50,7 @@ def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, 
         "worst_sd_share": max((accuracy(run).change for run in done), default=np.inf),
         "method": ", ".join(dict.fromkeys(run["method"] for run in done)),
         "cpu_seconds": median(run["cpu_seconds"] for run in done) if done else None,
-        "warm_cpu_seconds": median(run["warm_cpu_seconds"] for run in done) if done else None,
+        "warm_cpu_seconds": median(warm) if warm else None,
     }
     report.add(member.name, "natvi", metrics, threads=1, versions=versions)
     for run in runs:

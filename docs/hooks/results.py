@@ -9,6 +9,13 @@ REPOSITORY = Path(__file__).parents[2]
 PLACE = re.compile(r"<!-- results: (\w+) -->")
 SPEED = ("glmm-epilepsy-sleepstudy-toenail-hers.json", "glmm-diabetes.json", "glm.json")
 TABLES = ("table2", "table7", "table8", "table10", "table11")
+WIDE = ("table11",)  # more cases than methods: they go down the page
+SHARES = {
+    "trusted but off, of all": "called good, but a mean is off by over 0.2 posterior sds or an sd by over 15%",
+    "alarmed but right, of all": "an alarm, although the answer is right",
+    "the Gaussian fit is off": "where the Gaussian alone would have been off",
+    "escalated, of those whose Gaussian fit is off": "of those, how many went on to the marginal method",
+}
 MEASURES = {"table2": "iterations", "table7": "tll", "table8": "tll", "table10": "tll", "table11": "M"}
 
 
@@ -32,20 +39,22 @@ def speed() -> str:
                 best[key] = min(best.get(key, float("inf")), row["value"])
         tools = list(dict.fromkeys(tool for _, tool in best))
         problems = list(dict.fromkeys(problem for problem, _ in best))
-        lines = [[problem, *(number(best.get((problem, tool))) for tool in tools)] for problem in problems]
-        made = f"`benchmarks/results/{name}`, {document.get('date', '')}, each tool at its better number of threads"
-        parts.append(f"{table(['data', *tools], lines)}\n\n{made}\n")
+        lines = [[tool, *(number(best.get((problem, tool)), 3) for problem in problems)] for tool in tools]
+        cores, day = document.get("machine", {}).get("cores", "?"), document.get("date", "")[:10]
+        made = f"`benchmarks/results/{name}`, {day}, {cores} cores, each tool at its better number of threads"
+        parts.append(f"{table(['seconds', *problems], lines)}\n\n{made}\n")
     return "\n".join(parts)
 
 
 def verdicts() -> str:
     cells = read("verdicts")["cells"]
-    return table(["of the data sets", "share"], [[c["row"], number(c["ours"])] for c in cells if c["metric"] == "rate"])
+    shares = {c["row"]: c["ours"] for c in cells if c["metric"] == "rate"}
+    return table(["of the data sets", "share"], [[words, f"{shares[row]:.1%}"] for row, words in SHARES.items()])
 
 
 def calibration() -> str:
     cells = [c for c in read("calibration")["cells"] if c["metric"] == "coverage of 90% intervals, pooled"]
-    return pivot(cells, "ours", "parameter")
+    return pivot([c for c in cells if not str(c["column"]).startswith("within")], "ours", "parameter")
 
 
 def tables() -> str:
@@ -53,8 +62,11 @@ def tables() -> str:
     for label in TABLES:
         measure = MEASURES[label]
         cells = [c for c in read(label)["cells"] if c["metric"] == measure and c["paper"] is not None]
+        cells = [{**c, "row": c["column"], "column": c["row"]} for c in cells] if label in WIDE else cells
         both = [{**c, "both": f"{number(c['paper'])} / {number(c['ours'])}"} for c in cells]
-        parts.append(f"### Table {label.removeprefix('table')}: {measure}, paper / ours\n\n{pivot(both, 'both', '')}\n")
+        parts.append(
+            f"### Table {label.removeprefix('table')}: {measure}, paper / ours\n\n{pivot(both, 'both', 'case')}\n"
+        )
     return "\n".join(parts)
 
 
@@ -71,14 +83,24 @@ def table(head: list[str], lines: list[list[str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in (head, rule, *lines))
 
 
-def number(value: Any) -> str:
+def number(value: Any, digits: int = 4) -> str:
     if value is None:
         return ""
-    return f"{value:.4g}" if isinstance(value, int | float) else str(value)
+    if isinstance(value, int | float):
+        return f"{value:,.0f}" if abs(value) >= 10 ** (digits - 1) else f"{value:.{digits}g}"
+    return str(value)
 
 
 def read(label: str) -> dict[str, Any]:
     return json.loads((REPOSITORY / "experiments" / "results" / f"{label}.json").read_text("utf-8"))
 
 
-MAKERS = {"speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables}
+def posteriors() -> str:
+    path = REPOSITORY / "benchmarks" / "results" / "posteriors.md"
+    if not path.is_file():
+        return "Not run yet."
+    page = path.read_text("utf-8")
+    return page.partition("\n")[2].replace("\n## ", "\n### ").strip()
+
+
+MAKERS = {"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables}

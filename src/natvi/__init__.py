@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from natvi import data as data
+    from natvi import hosts as hosts
     from natvi import recipes as recipes
     from natvi.bridges.blackjax import vi_algorithm as vi_algorithm
     from natvi.bridges.numpyro import from_numpyro as from_numpyro
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-ROOMS = ("data", "recipes")
+ROOMS = ("data", "hosts", "recipes")
 NAMES = {
     "natvi.bridges.blackjax": ("vi_algorithm",),
     "natvi.bridges.numpyro": ("from_numpyro",),

@@ -126,6 +126,9 @@ def test_a_hierarchy_of_pymc_is_the_function_with_names():
     init = {"a": 0.0, "b": 0.0, "sd": 1.0, "tau": 1.0, "u": jnp.zeros(8)}
     same(result, natvi.fit(as_a_function, init, constrain={"sd": "positive", "tau": "positive"}))
     assert result.to_arviz(20)["posterior"]["u"].coords["group"].to_numpy().tolist() == list("abcdefgh")
+    tree = natvi.from_pymc(model).to_arviz(result, num_samples=20)
+    assert tree["posterior_predictive"]["y"].shape == tree["log_likelihood"]["y"].shape == (1, 20, 48)
+    assert tree["observed_data"]["y"].shape == (48,)
     with pm.Model() as discrete:
         pm.Bernoulli("z", 0.5)
     with pytest.raises(ValueError, match="'z' is discrete"):

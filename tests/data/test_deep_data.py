@@ -1,13 +1,11 @@
 """Loaders of the data that deep models are fitted to: sizes as published, values in their range."""
 
-import os
-
 import numpy as np
 import pytest
 
 from natvi import data
 
-pytestmark = pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DATA does not name the folder of data")
+pytestmark = pytest.mark.needs_data
 
 
 @pytest.mark.parametrize(

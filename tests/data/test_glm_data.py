@@ -1,7 +1,6 @@
 """The designs of the logistic regressions: shapes of the paper, moments, labels."""
 
 import gzip
-import os
 from pathlib import Path
 
 import numpy as np
@@ -10,14 +9,10 @@ import pytest
 from natvi import data
 from natvi.data import a4a, external, german
 
-needs_data = pytest.mark.skipif(
-    not os.environ.get(external.VARIABLE),
-    reason="NATVI_DATA is not set, so the German credit and a4a data cannot be found",
-)
 NUMBERS = [name for name, levels in german.ATTRIBUTES.items() if levels is None]
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_german_design() -> None:
     X, y, names = data.load_german()
     assert X.shape == (1000, 49) and X.dtype == y.dtype == np.float64
@@ -32,7 +27,7 @@ def test_german_design() -> None:
     assert np.all(X[:, ~numbers].sum(axis=0) > 0)  # every level occurs
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_german_frame_is_readable() -> None:
     frame = data.load_german_frame()
     assert frame.shape == (1000, 21) and not frame.isna().any().any()
@@ -45,7 +40,7 @@ def test_german_frame_is_readable() -> None:
             assert frame[name].nunique() == len(levels)
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_german_indicators_agree_with_the_frame() -> None:
     X, _, names = data.load_german()
     frame = data.load_german_frame()
@@ -54,7 +49,7 @@ def test_german_indicators_agree_with_the_frame() -> None:
     np.testing.assert_array_equal(column, (frame["purpose"] == "education").to_numpy(float))
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_a4a_designs() -> None:
     train, test = data.load_a4a()
     assert train.X.shape == (4781, 124) and test.X.shape == (27780, 124)

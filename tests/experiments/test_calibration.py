@@ -19,8 +19,8 @@ def made_up(number: int, rng: np.random.Generator, spread: float = 1.0) -> Ranke
     return Ranked(Design("negative_binomial", False), number, "marginal", "good", names, ranks)
 
 
-def test_designs_are_six_families_with_intercepts_and_slopes():
-    assert len(DESIGNS) == 12 and len({design.family for design in DESIGNS}) == 6
+def test_designs_are_six_families_with_intercepts_and_slopes_and_two_crossed():
+    assert len(DESIGNS) == 14 and len({design.family for design in DESIGNS}) == 6
     assert "calibration" in built()
 
 

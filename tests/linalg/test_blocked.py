@@ -6,11 +6,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector, GroupedRows, layout_rows
-from natvi.linalg.blocked import BlockedMatrix, CrossPattern, count_pairs_of_pairs, cross_pattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern, count_pairs_of_pairs, cross_pattern
+from natvi.linalg.crossed.rows import CrossedRows
+from natvi.linalg.dense import inverse_gram
 from natvi.x64 import float64
 
 N, LEVELS, R, P, B = 60, 7, 2, 2, 4
@@ -107,6 +109,29 @@ def test_factor_solves_and_products_are_those_of_the_dense_matrix():
     np.testing.assert_allclose(product, full @ flat(x), atol=1e-10)
     np.testing.assert_allclose(flat(solved), np.linalg.solve(full, flat(x)), atol=1e-10)
     np.testing.assert_allclose(log_det, 0.5 * np.linalg.slogdet(full)[1], rtol=1e-12)
+
+
+def test_the_factor_can_be_differentiated():
+    pattern = case().pattern
+    with float64():
+        matrix = some_precision()
+
+        def log_det(scale: jax.Array) -> jax.Array:
+            bent = BlockedMatrix(matrix.local, scale * matrix.cross, scale * matrix.pairs, matrix.shared)
+            return pattern.cholesky(bent, differentiable=True).log_determinant()
+
+        slope, h = float(jax.grad(log_det)(jnp.ones(()))), 1e-5
+        difference = float(log_det(jnp.asarray(1 + h)) - log_det(jnp.asarray(1 - h))) / (2 * h)
+    assert slope == pytest.approx(difference, rel=1e-6)
+
+
+def test_an_inverse_in_strips_is_the_inverse():
+    d = 301
+    with float64():
+        T = jnp.tril(jnp.asarray(np.random.default_rng(0).normal(size=(d, d)))) / d + 2.0 * jnp.eye(d)
+        found = np.asarray(inverse_gram(T))
+    np.testing.assert_allclose(found, np.linalg.inv(np.asarray(T) @ np.asarray(T).T), atol=1e-12)
+    np.testing.assert_array_equal(found[:75, 150:], found[150:, :75].T)
 
 
 def test_marginals_of_rows_levels_and_effects_are_those_of_the_dense_covariance():

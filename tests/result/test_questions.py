@@ -156,6 +156,7 @@ def test_groups_that_are_cut_are_refused(counts: natvi.Result, binary: natvi.Res
 def test_fits_side_by_side(binary: natvi.Result, counts: natvi.Result) -> None:
     smaller = binary.update(". ~ . - x:arm")
     table = natvi.compare(binary, smaller, binary.update("y ~ 1"))
+    assert "se of difference" in str(table) and "..." not in str(table)
     assert table["difference"].iloc[0] == 0 and table["elpd"].is_monotonic_decreasing
     loo = smaller.loo()
     assert table.loc[smaller.model.formula, "elpd"] == pytest.approx(loo.elpd)

@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from natvi.bridges.export import to_tree
 from natvi.models.density.door import fit
 from natvi.result import Result
 from natvi.x64 import float64
 
+MOST_DETERMINISTIC = 1000  # numbers of deterministic variables that are read along
 HINT = "models of PyMC need PyMC, which is not installed: pip install 'natvi[pymc]'."
 
 
@@ -67,12 +69,18 @@ class PymcModel:
         shown = [variable for variable in model.unobserved_value_vars if variable.name not in set(free)]
         plain = [value for value in model.value_vars if model.values_to_rvs[value].name == value.name]
         read = [*plain, *shown]
+        start = {name: np.asarray(value, dtype=float) for name, value in model.initial_point().items()}
         with _precision_as_it_was(), float64():
+            import jax
             from pymc.sampling.jax import get_jaxified_graph, get_jaxified_logp  # type: ignore[import-not-found]
 
             log_p = get_jaxified_logp(model)
             carry = get_jaxified_graph(inputs=model.value_vars, outputs=read)
-        start = {name: np.asarray(value, dtype=float) for name, value in model.initial_point().items()}
+            sizes = [leaf.size for leaf in jax.eval_shape(carry, *(start[name] for name in free))]
+            derived = {variable.name for variable in model.deterministics}
+            if sum(size for size, one in zip(sizes, read, strict=True) if one.name in derived) > MOST_DETERMINISTIC:
+                read = [variable for variable in read if variable.name not in derived]
+                carry = get_jaxified_graph(inputs=model.value_vars, outputs=read)
         result = fit(
             _of_dict(log_p, free),
             {name: start[name] for name in free},
@@ -82,6 +90,54 @@ class PymcModel:
             **options,
         )
         return replace(result, model=replace(result.model, labels=self._labels()))  # type: ignore[type-var]
+
+    def posterior_predictive(self, result: Result, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Draw what is observed anew, by name, `(num_samples, ...)`.
+
+        Args:
+            result: Of `fit`. For new data, `pymc.set_data` before this is called.
+            num_samples: The number of draws.
+            seed: The same seed gives the same draws.
+        """
+        import pymc as pm  # type: ignore[import-not-found]
+
+        with _precision_as_it_was(), self.model:
+            found = pm.sample_posterior_predictive(
+                self._draws(result, num_samples, seed), random_seed=seed, progressbar=False
+            )
+        drawn = found.posterior_predictive
+        return {name: np.asarray(drawn[name])[0] for name in drawn.data_vars}
+
+    def log_likelihood(self, result: Result, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
+        """Return the log-likelihood of what is observed, by name, `(num_samples, ...)`."""
+        import pymc as pm  # type: ignore[import-not-found]
+
+        with _precision_as_it_was():
+            found = pm.compute_log_likelihood(
+                self._draws(result, num_samples, seed),
+                model=self.model,
+                extend_inferencedata=False,
+                progressbar=False,
+            )
+        return {name: np.asarray(found[name])[0] for name in found.data_vars}
+
+    def to_arviz(self, result: Result, num_samples: int = 1000, seed: int = 0) -> Any:
+        """Return posterior, posterior predictive, log-likelihood and data as one DataTree, by the model's names."""
+        parts = {
+            "posterior": result.sample(num_samples, seed),
+            "posterior_predictive": self.posterior_predictive(result, num_samples, seed),
+            "log_likelihood": self.log_likelihood(result, num_samples, seed),
+        }
+        model = self.model
+        observed = {rv.name: np.asarray(model.rvs_to_values[rv].data) for rv in model.observed_RVs}
+        return to_tree(parts, observed, *self._labels())
+
+    def _draws(self, result: Result, num_samples: int, seed: int) -> Any:
+        """Return draws of the variables in the form that PyMC takes."""
+        import arviz
+
+        draws = result.sample(num_samples, seed)
+        return arviz.from_dict(posterior={rv.name: draws[rv.name][None] for rv in self.model.free_RVs})
 
     def _labels(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         known = {name: list(dims) for name, dims in self.model.named_vars_to_dims.items() if None not in dims}

@@ -1,16 +1,23 @@
 """The command line: `natvi fit`, and what can be done with saved fits."""
 
+import shutil
 import sys
 from typing import Annotated
 
 import typer
 
-from natvi.cli import commands, fitting
+from natvi.cli import commands, fitting, together
 from natvi.cli.deliver import INTERRUPTED, say, versions
 from natvi.run import storage
 from natvi.run.program_cache import keep_programs
 
-app = typer.Typer(no_args_is_help=True, pretty_exceptions_enable=False, help=__doc__)
+BOXES = 60  # columns from which on help comes in boxes; narrower ones cut words
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich" if shutil.get_terminal_size().columns >= BOXES else None,
+    help=__doc__,
+)
 for command in (
     fitting.fit,
     commands.predict,
@@ -21,6 +28,7 @@ for command in (
     commands.demo,
 ):
     app.command()(command)
+app.command(context_settings={"allow_extra_args": True, "ignore_unknown_options": True})(together.launch)
 
 
 def _version(asked: bool | None) -> bool:

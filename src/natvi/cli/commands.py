@@ -71,9 +71,13 @@ def compare(
     encoding: Annotated[str | None, ENCODING] = None,
 ) -> None:
     """Compare saved fits by leave-one-out cross-validation, the best first."""
+    if len(set(fits)) < 2:
+        raise ValueError(
+            "natvi compare needs two or more different saved fits: natvi compare a.natvi b.natvi --data file."
+        )
     frame = read_table(data, Reading(delimiter, decimal, encoding))
     table = compare_fits({str(path): load(path) for path in fits}, by=by, data=frame)
-    sys.stdout.write(f"{table.to_string(float_format=lambda value: f'{value:.2f}')}\n")
+    sys.stdout.write(f"{table}\n")
 
 
 def info() -> None:

@@ -94,8 +94,8 @@ def terminal_width() -> int:
 
 
 def say(text: str, head: str = "") -> None:
-    """Print a notice as it is: brackets are no markup, and lines are not cut."""
-    notices.print(head + escape(text), highlight=False, soft_wrap=True)
+    """Print a notice as it is: brackets are no markup, `:x:` is no picture, and lines are not cut."""
+    notices.print(head + escape(text), highlight=False, soft_wrap=True, emoji=False)
 
 
 def finite(value: Any) -> Any:

@@ -8,8 +8,11 @@ import typer
 from natvi.cli.deliver import deliver, say
 from natvi.cli.places import check_places
 from natvi.cli.tables import Reading, check_mixed, read_table, words_about
+from natvi.cli.together import joined, own_part
 from natvi.families.table import find_family
 from natvi.formula.dot import expand_dot, has_dot
+from natvi.hosts import write_effects
+from natvi.hosts.collect import collect, is_first
 from natvi.models.formulas import has_random_effects
 from natvi.models.linear.door import METHODS as GLM_METHODS
 from natvi.models.linear.door import glm
@@ -27,7 +30,8 @@ def fit(
     data: Annotated[Path, DATA],
     formula: Annotated[str, typer.Argument(help='For example "y ~ trt + (1 | subject)", or "y ~ x" without groups.')],
     family: Annotated[
-        str, typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial or gamma.")
+        str,
+        typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial, gamma, ordinal, student_t ..."),
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[
@@ -61,6 +65,17 @@ def fit(
     decimal: Annotated[str | None, DECIMAL] = None,
     encoding: Annotated[str | None, ENCODING] = None,
     na: Annotated[list[str] | None, MISSING] = None,
+    hosts: Annotated[
+        bool,
+        typer.Option(
+            "--hosts",
+            help="Fit together with the other processes that a launcher has started (SLURM, Open MPI, Kubernetes, "
+            "natvi launch); each reads its part of the data, a Parquet file or folder at best.",
+        ),
+    ] = False,
+    effects: Annotated[
+        Path | None, typer.Option(help="With --hosts: a folder for the random effects, a Parquet file per process.")
+    ] = None,
 ) -> None:
     """Fit a model to a file and print its summary: a mixed model, or without (... | group) a linear one.
 
@@ -88,6 +103,21 @@ def fit(
     _check_steps(methods, method, noisy, _given(optimizer=optimizer) | steps, tolerance)
     settings: dict[str, Any] = {"method": method, "progress": True} | _given(optimizer=optimizer) | steps | loop
     how = Reading(delimiter, decimal, encoding, tuple(na or ()))
+    if effects is not None and not hosts:
+        raise ValueError("--effects is for --hosts; of one process, Result.random_effects() gives the table.")
+    if hosts:
+        with joined():
+            shape: dict[str, Any] = {} if grouped else {"structure": structure or "auto"}
+            model = (glmm if grouped else glm)(formula, own_part(data, formula, how), **options, **shape)
+            result = model.fit(**settings)
+            if effects is not None:
+                write_effects(result, effects)
+        try:
+            if is_first():
+                deliver(result, out, report, json_file)
+        finally:
+            collect(None)  # nobody leaves before the files are written
+        return
     frame = read_table(data, how)
     if has_dot(formula):  # what it stands for only the data can tell
         formula = expand_dot(formula, frame, weights)

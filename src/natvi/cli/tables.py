@@ -19,6 +19,7 @@ PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 SAMPLE = 1 << 18  # bytes that are looked at
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 COMMA_NUMBER = re.compile(r"\s*[-+]?\d+,\d+\s*")
+UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # what pandas says
 MOSTLY = 0.5  # up to this share of texts, a column is one of numbers with something else in it
 
 
@@ -50,9 +51,13 @@ def read_table(path: Path, how: Reading = Reading()) -> pd.DataFrame:  # noqa: B
     except (pd.errors.ParserError, pd.errors.EmptyDataError, UnicodeError, csv.Error, OSError) as error:
         if isinstance(error, PermissionError):
             raise
-        raise ValueError(
-            f"{path} cannot be read as a table: {str(error).strip().rstrip('.')}. Give a CSV, TSV or Parquet file."
-        ) from error
+        uneven = UNEVEN.search(str(error))
+        why = (
+            f"line {uneven[2]} has {uneven[3]} values, those before it {uneven[1]}"
+            if uneven
+            else str(error).strip().rstrip(".")
+        )
+        raise ValueError(f"{path} cannot be read as a table: {why}. Give a CSV, TSV or Parquet file.") from error
 
 
 def _read_binary(path: Path, kind: str) -> pd.DataFrame:
@@ -180,15 +185,17 @@ def check_mixed(frame: pd.DataFrame, formula: str) -> None:
         wrong = [(at, text) for at, text in texts if NUMBER.fullmatch(text) is None]
         if texts and 0 < len(wrong) <= MOSTLY * len(texts):
             at, text = wrong[0]
+            few = f"{len(wrong):,} text{'s' * (len(wrong) > 1)}"
             raise ValueError(
-                f"the column {name!r} holds {len(texts) - len(wrong):,} numbers and {len(wrong):,} texts, the first "
-                f"{text!r} in data row {at:,}. If that means missing, give --na {text!r}; if numbers have a decimal "
-                "comma, --decimal ','."
+                f"the column {name!r} holds {len(texts) - len(wrong):,} numbers and {few}, the first {text!r} in data "
+                f"row {at:,}. If that means missing, give --na {text!r}; if numbers have a decimal comma, give "
+                "--decimal ','."
             )
 
 
 def words_about(path: Path, how: Reading, frame: pd.DataFrame, formula: str) -> str:
     """Return how a file might have been meant where a column is missing: a wrong delimiter leaves one wide column."""
-    if len(frame.columns) == 1 and how.delimiter is not None:
-        return f" {path} was cut into one column only, {frame.columns[0]!r}: is --delimiter right?"
+    if len(frame.columns) == 1 and (how.delimiter is not None or path.suffix.lower() not in PARQUET + ARROW):
+        cure = "is --delimiter right?" if how.delimiter else "give the sign between columns as --delimiter."
+        return f" {path} was cut into one column only: {cure}"
     return ""

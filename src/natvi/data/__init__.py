@@ -6,14 +6,13 @@ from natvi.data.embedded import (
     load_contraception,
     load_crabs,
     load_epilepsy,
-    load_hers,
     load_sleepstudy,
-    load_toenail,
 )
 from natvi.data.german import load_german, load_german_frame
 from natvi.data.glm_data import GlmData
 from natvi.data.images import Images, load_cifar10, load_fashion_mnist, load_mnist
 from natvi.data.protein import load_protein
+from natvi.data.trials import load_hers, load_toenail
 
 __all__ = [
     "GlmData",

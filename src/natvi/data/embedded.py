@@ -40,51 +40,6 @@ def load_epilepsy() -> pd.DataFrame:
     )
 
 
-def load_toenail() -> pd.DataFrame:
-    """Nail infection of 294 patients at up to seven visits (1908 rows).
-
-    `infect` is 1 for moderate or severe separation, `trt` is 1 for terbinafine, `time` is in months.
-
-    Returns:
-        Columns `infect`, `trt`, `time`, `visit`, `idnr`.
-
-    Example:
-        >>> load_toenail()["idnr"].nunique()
-        294
-
-    Paper: Section 8.5, formula `infect ~ trt*time + (1 | idnr)`, Bernoulli.
-    """
-    return pd.DataFrame(_read("toenail.csv.gz"), columns=["infect", "trt", "time", "visit", "idnr"])
-
-
-def load_hers() -> pd.DataFrame:
-    """High blood pressure of 2031 women at up to six visits (9172 rows).
-
-    `y` is 1 when the systolic pressure is above 140. `age` and `bmi` are standardised over the rows
-    (standard deviation with n - 1), `visit` is (visit - 2.5) / 2.5.
-
-    Returns:
-        Columns `y`, `age`, `bmi`, `htnmeds`, `visit`, `pptid`.
-
-    Example:
-        >>> load_hers().shape
-        (9172, 6)
-
-    Paper: Section 8.5, formula `y ~ age + bmi + htnmeds + visit + (1 | pptid)`, Bernoulli.
-    """
-    raw = _read("hers.csv.gz")
-    return pd.DataFrame(
-        {
-            "y": raw["y"],
-            "age": _standardise(raw["age"].to_numpy()),
-            "bmi": _standardise(raw["bmi"].to_numpy()),
-            "htnmeds": raw["htnmeds"],
-            "visit": (raw["visit"] - 2.5) / 2.5,
-            "pptid": raw["pptid"],
-        }
-    )
-
-
 def load_sleepstudy() -> pd.DataFrame:
     """Reaction times (ms) of 18 people over ten days of short sleep (180 rows).
 
@@ -132,7 +87,3 @@ def _read(name: str, **options: Any) -> pd.DataFrame:
     compression = "gzip" if name.endswith(".gz") else None
     with (resources.files("natvi.data") / "files" / name).open("rb") as file:
         return pd.read_csv(file, compression=compression, **options)
-
-
-def _standardise(column: np.ndarray) -> np.ndarray:
-    return (column - column.mean()) / column.std(ddof=1)

@@ -233,6 +233,19 @@ def _check_formula(formula: Formula) -> tuple[LeftSide, list[Any], list[list[Any
     return response, fixed, random
 
 
+def raw_columns(formula: Formula) -> tuple[tuple[str, ...], frozenset[str]]:
+    """Returns the names of all columns that a formula reads, and of those that it makes factors of.
+
+    Example:
+        >>> raw_columns(parse_formula("log(y) ~ x + C(z) + (1 | g)"))
+        (('g', 'x', 'y', 'z'), frozenset({'z'}))
+    """
+    response, fixed, random = _check_formula(formula)
+    roles = roles_of(fixed + [term for part in random for term in part])
+    names = response.all_columns | column_names(roles) | set(formula.group_columns)
+    return tuple(sorted(names)), frozenset(roles.get("factor", set()))
+
+
 def build_design(
     formula: Formula, data: Any, missing: str = "drop", weights: Any = None, *, max_columns: int = 5000
 ) -> Design:

@@ -24,6 +24,21 @@ def has_dot(formula: str) -> bool:
     return isinstance(formula, str) and replace_outside_quotes(DOT, _PLACE, formula) != formula
 
 
+def refuse_dot(formula: str) -> str:
+    """Returns the formula, which has no dot; of rows that are read in pieces nobody has the columns at hand.
+
+    Example:
+        >>> refuse_dot("y ~ x")
+        'y ~ x'
+    """
+    if has_dot(formula):
+        raise ValueError(
+            f"the '.' in {formula!r} stands for all other columns, which are not at hand where rows come in pieces or "
+            "lie in many processes. Write them out, y ~ x + z."
+        )
+    return formula
+
+
 def expand_dot(formula: str, data: object, weights: object = None) -> str:
     """Returns the formula with the columns of the data in place of a dot; without a dot, as it is.
 

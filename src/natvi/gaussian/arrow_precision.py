@@ -13,6 +13,7 @@ from jaxtyping import Array, Float, Int, PRNGKeyArray
 
 from natvi.linalg import ArrowFactor, ArrowMatrix, ArrowVector, GroupedRows, small_blocks
 from natvi.linalg.grouped_rows import RowMoments
+from natvi.over_hosts import add_up
 
 
 class ArrowPrecision(NamedTuple):
@@ -75,7 +76,8 @@ class ArrowPrecision(NamedTuple):
 
     def entropy(self) -> Float[Array, ""]:
         """Return -E log q = (d/2)(1 + log 2 pi) - log |T|."""
-        return 0.5 * self.dimension * (1 + jnp.log(2 * jnp.pi)) - self.factor.log_determinant()
+        size = add_up(self.mean.local.size) + self.mean.shared.size
+        return 0.5 * size * (1 + jnp.log(2 * jnp.pi)) - self.factor.log_determinant()
 
     def covariance_product(self, x: ArrowVector) -> ArrowVector:
         """Return Sigma x."""

@@ -13,12 +13,12 @@ from typing import NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import ArrowVector, small_blocks
-from natvi.linalg.blocked import BlockedFactor, BlockedMatrix, CrossPattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import BlockedFactor, BlockedMatrix, CrossPattern
+from natvi.linalg.crossed.rows import CrossedRows
+from natvi.linalg.dense import inverse_gram
 from natvi.linalg.grouped_rows import RowMoments
 
 
@@ -50,8 +50,7 @@ class BlockedPrecision(eqx.Module):
         """Build the Gaussian from its natural parameters Sigma^-1 mu and Sigma^-1."""
         factor = pattern.cholesky(precision)
         mean = pattern.solve_transposed(factor, pattern.solve(factor, linear))
-        R = solve_triangular(factor.shared, jnp.eye(factor.shared.shape[0]), lower=True)
-        covariance = R.T @ R
+        covariance = inverse_gram(factor.shared)
         return cls(mean, factor, covariance, _reach(factor, covariance, pattern), pattern)
 
     def marginals(self) -> "BlockedPrecision":

@@ -47,6 +47,7 @@ class Chains(NamedTuple):
     Attributes:
         theta: The states from the middle on `(t, s, d)`: the last before it, and the later half.
         read: What is read of them `(t, s, k)`.
+        gradients: Of log p there `(t, s, d)`.
         energies: After every transition, with the momentum it began with `(t, s)`.
         accepted: Share of the transitions each chain accepted, `(s,)`.
         rough: Share of the later trajectories whose energy went wrong: where they were heading, steps are too long.
@@ -56,6 +57,7 @@ class Chains(NamedTuple):
 
     theta: np.ndarray
     read: np.ndarray
+    gradients: np.ndarray
     energies: np.ndarray
     accepted: np.ndarray
     rough: float
@@ -91,7 +93,7 @@ def move(
         adapt: Whether the step size is adapted during the first half of the transitions.
     """
     here = look(theta) if known is None else known
-    states, reads, energies, rough = [], [], [], []
+    states, reads, slopes, energies, rough = [], [], [], [], []
     accepted = np.zeros(len(theta))
     for t in range(transitions):
         p = rng.standard_normal(theta.shape)
@@ -112,11 +114,12 @@ def move(
         if t >= transitions // 2 - 1:  # in thousands of dimensions the earlier half is a burden
             states.append(theta)
             reads.append(here.read)
+            slopes.append(here.gradients)
         energies.append(before)
         if adapt and t < (transitions + 1) // 2:
             step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
     late = float(np.mean(rough[transitions // 2 :]))
-    return Chains(np.stack(states), np.stack(reads), np.stack(energies), accepted, late, step, here)
+    return Chains(np.stack(states), np.stack(reads), np.stack(slopes), np.stack(energies), accepted, late, step, here)
 
 
 def _leap(

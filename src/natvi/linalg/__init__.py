@@ -13,5 +13,7 @@ from natvi.linalg.local_global import LocalGlobalFactor as LocalGlobalFactor
 from natvi.linalg.local_global import LocalGlobalMatrix as LocalGlobalMatrix
 from natvi.linalg.on_demand import Formed as Formed
 from natvi.linalg.on_demand import Symmetric as Symmetric
+from natvi.linalg.open_pattern import OpenFactor as OpenFactor
+from natvi.linalg.open_pattern import OpenPattern as OpenPattern
 from natvi.linalg.pattern import ClosedPattern as ClosedPattern
 from natvi.linalg.pattern import PatternFactor as PatternFactor

@@ -17,6 +17,7 @@ from jaxtyping import Array, Float
 
 from natvi.linalg import small_blocks
 from natvi.linalg.dense import DenseFactor
+from natvi.over_hosts import add_up
 
 
 class ArrowVector(NamedTuple):
@@ -36,7 +37,7 @@ class ArrowMatrix(NamedTuple):
     def matvec(self, x: ArrowVector) -> ArrowVector:
         """Return the product of the symmetric matrix with a vector."""
         local = jnp.sum(self.local * x.local[None], axis=1) + jnp.tensordot(x.shared, self.cross, axes=1)
-        shared = jnp.tensordot(self.cross, x.local, axes=2) + self.shared @ x.shared
+        shared = add_up(jnp.tensordot(self.cross, x.local, axes=2)) + self.shared @ x.shared
         return ArrowVector(local, shared)
 
     def cholesky(self) -> "ArrowFactor":
@@ -45,7 +46,7 @@ class ArrowMatrix(NamedTuple):
         local = small_blocks.cholesky(self.local)
         cross = small_blocks.solve_lower(local, jnp.swapaxes(self.cross, 0, 1)).swapaxes(0, 1)
         flat = cross.reshape(cross.shape[0], -1)
-        return ArrowFactor(local, cross, jnp.linalg.cholesky(self.shared - flat @ flat.T))
+        return ArrowFactor(local, cross, jnp.linalg.cholesky(self.shared - add_up(flat @ flat.T)))
 
 
 class ArrowFactor(NamedTuple):
@@ -58,7 +59,7 @@ class ArrowFactor(NamedTuple):
     def solve(self, b: ArrowVector) -> ArrowVector:
         """Return `T^-1 b`."""
         local = small_blocks.solve_lower(self.local, b.local)
-        rest = b.shared - jnp.tensordot(self.cross, local, axes=2)
+        rest = b.shared - add_up(jnp.tensordot(self.cross, local, axes=2))
         return ArrowVector(local, DenseFactor(self.shared).solve(rest))
 
     def solve_transposed(self, b: ArrowVector) -> ArrowVector:
@@ -70,7 +71,7 @@ class ArrowFactor(NamedTuple):
     def log_determinant(self) -> Float[Array, ""]:
         """Return `log |det T|`; a negative diagonal entry is harmless."""
         local = jnp.diagonal(self.local, axis1=0, axis2=1)
-        return jnp.sum(jnp.log(jnp.abs(local))) + jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.shared))))
+        return add_up(jnp.sum(jnp.log(jnp.abs(local)))) + jnp.sum(jnp.log(jnp.abs(jnp.diagonal(self.shared))))
 
     def product(self, x: ArrowVector) -> ArrowVector:
         """Return `T x`."""

@@ -1,5 +1,6 @@
 """A dense lower triangular factor."""
 
+from itertools import pairwise
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -7,6 +8,28 @@ from jax.scipy.linalg import solve_triangular
 from jaxtyping import Array, Float
 
 from natvi.linalg.on_demand import Symmetric
+
+WIDE, STRIPS = 256, 4  # from how many rows an inverse is found in strips, and in how many
+
+
+def inverse_gram(T: Float[Array, "d d"]) -> Float[Array, "d d"]:
+    """Return (T T')^-1 for a lower triangular T, zeros above the diagonal of T^-1 left out: 1.1 d³ operations, not 3.
+
+    Example:
+        >>> inverse_gram(jnp.array([[2.0, 0.0], [0.0, 4.0]])).tolist()
+        [[0.25, 0.0], [0.0, 0.0625]]
+    """
+    d = T.shape[0]
+    cuts = [0, d] if d < WIDE else [d * k // STRIPS for k in range(STRIPS + 1)]
+    # strips of R = T^-1: columns a to b, rows from a on
+    strips = [solve_triangular(T[a:, a:], jnp.eye(d - a, b - a), lower=True) for a, b in pairwise(cuts)]
+    if len(strips) == 1:
+        return strips[0].T @ strips[0]
+    rows = []
+    for i, strip in enumerate(strips):  # (R'R)_ij sums over the rows that both have
+        rows.append([strip.T @ strips[j][cuts[i] - cuts[j] :] for j in range(i + 1)])
+    blocks = [[rows[max(i, j)][min(i, j)] for j in range(len(rows))] for i in range(len(rows))]
+    return jnp.block([[block if j <= i else block.T for j, block in enumerate(row)] for i, row in enumerate(blocks)])
 
 
 class DenseFactor(NamedTuple):

@@ -152,27 +152,58 @@ class RowLayout(NamedTuple):
         return grid.reshape(*values.shape[:-1], *self.shape)
 
 
+class Room(NamedTuple):
+    """A layout that several parts of the data share, so that they run one program: none of them needs more.
+
+    Attributes:
+        cells: Of a chunk.
+        places: For groups.
+        extra: Further chunks.
+        num_simple: Groups of one chunk that every part has at least.
+    """
+
+    cells: int
+    places: int
+    extra: int
+    num_simple: int
+
+    @classmethod
+    def needed(cls, sizes: np.ndarray, cells: int) -> "Room":
+        """Return what groups of these sizes need.
+
+        Example:
+            >>> Room.needed(np.array([1, 3, 4]), cells=3)
+            Room(cells=3, places=3, extra=1, num_simple=2)
+        """
+        return cls(cells, len(sizes), int(np.sum(-(-sizes // cells) - 1)), int(np.sum(sizes <= cells)))
+
+
 def chunk_size(sizes: np.ndarray) -> int:
     """Choose the cells per chunk that make padding plus scattered chunks cheapest."""
-    values, counts = np.unique(sizes, return_counts=True)
+    return chunk_size_of(*np.unique(sizes, return_counts=True))
+
+
+def chunk_size_of(values: np.ndarray, counts: np.ndarray) -> int:
+    """Choose the cells per chunk from the sizes of groups, ascending, and how many have each."""
     least = next((c for c in CHUNKS if c >= values[-1]), values[-1])
     candidates = [c for c in (*CHUNKS, 96, 128, 192, 256) if c <= least]
 
     def cost(c: int) -> float:
         chunks = float(np.sum(-(-values // c) * counts))
         # a padded cell costs about one row; an extra chunk is scattered, about three rows
-        return c * chunks + 3.0 * (chunks - len(sizes))
+        return c * chunks + 3.0 * (chunks - float(counts.sum()))
 
     return min(candidates, key=cost)
 
 
-def layout_rows(group: np.ndarray, num_groups: int, fill_up: bool = False) -> RowLayout:
+def layout_rows(group: np.ndarray, num_groups: int, fill_up: bool = False, common: Room | None = None) -> RowLayout:
     """Plan the chunks for rows whose group codes are 0..n-1 (any order, every group at least once).
 
     Args:
         group: The code of every row.
         num_groups: n.
         fill_up: Whether to add empty groups and chunks up to the next of few sizes (`buckets`).
+        common: The room to lay them out in, where other parts of the data run the same program.
 
     Example:
         >>> plan = layout_rows(np.array([0, 0, 1]), 2)
@@ -180,7 +211,7 @@ def layout_rows(group: np.ndarray, num_groups: int, fill_up: bool = False) -> Ro
         (2, 2)
     """
     sizes = np.bincount(group, minlength=num_groups)
-    c = chunk_size(sizes)
+    c = chunk_size(sizes) if common is None else common.cells
     simple = sizes <= c
     place = np.empty(num_groups, dtype=np.int64)
     place[np.argsort(~simple, kind="stable")] = np.arange(num_groups)
@@ -192,10 +223,14 @@ def layout_rows(group: np.ndarray, num_groups: int, fill_up: bool = False) -> Ro
     further = -(-sizes // c) - 1
     num_extra = int(further.sum())
     places, room = (bucket(num_groups), bucket(num_extra)) if fill_up else (num_groups, num_extra)
+    if common is not None:
+        places, room = common.places, common.extra
     first_extra = places + np.concatenate([[0], np.cumsum(further)[:-1]])
     chunk = np.where(rank < c, group, first_extra[group] + rank // c - 1)
     K = places + room
     extra = np.concatenate([np.repeat(np.arange(num_groups), further), np.full(room - num_extra, places - 1)])
     # few groups are not worked through in blocks, so their number of simple ones need not make another program
     num_simple = 0 if fill_up and num_groups <= LARGEST else int(simple.sum())
+    if common is not None:
+        num_simple = common.num_simple
     return RowLayout((rank % c) * K + chunk, (c, K), extra, num_simple, place, places)

@@ -36,15 +36,7 @@ class ClosedPattern:
             >>> ClosedPattern.from_array(np.array([[1, 0], [1, 1]])).num_entries
             3
         """
-        mask = np.asarray(mask) != 0
-        if mask.ndim != 2 or mask.shape[0] != mask.shape[1] or mask.shape[0] == 0:
-            raise ValueError(f"A pattern is a square matrix of zeros and ones; got shape {mask.shape}.")
-        if np.triu(mask, 1).any():
-            i, j = np.argwhere(np.triu(mask, 1))[0]
-            raise ValueError(f"A pattern is lower triangular; entry ({i}, {j}) lies above the diagonal: numpy.tril.")
-        if not np.diagonal(mask).all():
-            i = int(np.argmin(np.diagonal(mask)))
-            raise ValueError(f"A pattern contains the whole diagonal; entry ({i}, {i}) is missing.")
+        mask = lower_mask(mask)
         missing = np.argwhere((mask.astype(int) @ mask.astype(int) > 0) & ~mask)
         if len(missing):
             i, j = missing[0]
@@ -52,7 +44,8 @@ class ClosedPattern:
             raise ValueError(
                 f"Pattern not closed under products: ({i}, {k}) and ({k}, {j}) belong to it, ({i}, {j}) does not: "
                 f"the natural gradient would be wrong. Add the {len(missing)} missing entries, e.g. with "
-                "ClosedPattern.closure(mask), or use a block, arrow or dense structure."
+                "ClosedPattern.closure(mask), use a block, arrow or dense structure, or OpenPattern, whose natural "
+                "gradient is a solve for every column."
             )
         return cls(tuple(tuple(bool(x) for x in row) for row in mask))
 
@@ -73,6 +66,20 @@ class ClosedPattern:
     def num_entries(self) -> int:
         """The number of free entries."""
         return sum(map(sum, self.entries))
+
+
+def lower_mask(mask: np.ndarray) -> np.ndarray:
+    """Return a pattern as booleans: square, lower triangular, with the whole diagonal; or raise."""
+    mask = np.asarray(mask) != 0
+    if mask.ndim != 2 or mask.shape[0] != mask.shape[1] or mask.shape[0] == 0:
+        raise ValueError(f"A pattern is a square matrix of zeros and ones; got shape {mask.shape}.")
+    if np.triu(mask, 1).any():
+        i, j = np.argwhere(np.triu(mask, 1))[0]
+        raise ValueError(f"A pattern is lower triangular; entry ({i}, {j}) lies above the diagonal: numpy.tril.")
+    if not np.diagonal(mask).all():
+        i = int(np.argmin(np.diagonal(mask)))
+        raise ValueError(f"A pattern contains the whole diagonal; entry ({i}, {i}) is missing.")
+    return mask
 
 
 class PatternFactor(eqx.Module):
@@ -127,7 +134,7 @@ class PatternFactor(eqx.Module):
 
     def with_diagonal(self, values: Float[Array, " d"]) -> "PatternFactor":
         """Return the factor with another diagonal."""
-        return self._on_pattern(self.dense.with_diagonal(values))
+        return self.on_pattern(self.dense.with_diagonal(values))
 
     def row_norms(self) -> Float[Array, " d"]:
         """Return the norm of every row: the marginal sds of a covariance factor."""
@@ -139,25 +146,25 @@ class PatternFactor(eqx.Module):
 
     def outer(self, a: Float[Array, " d"], b: Float[Array, " d"]) -> "PatternFactor":
         """Return `a b'` on the pattern."""
-        return self._on_pattern(self.dense.outer(a, b))
+        return self.on_pattern(self.dense.outer(a, b))
 
     def half_transposed_product(self, G: "PatternFactor") -> "PatternFactor":
         """Return half(F' G): its entries on the pattern with the diagonal halved."""
-        return self._on_pattern(self.dense.half_transposed_product(G.dense))
+        return self.on_pattern(self.dense.half_transposed_product(G.dense))
 
     def multiply(self, H: "PatternFactor") -> "PatternFactor":
         """Return `F H`, which has the same pattern because the pattern is closed."""
-        return self._on_pattern(self.dense.multiply(H.dense))
+        return self.on_pattern(self.dense.multiply(H.dense))
 
     multiply_half_outer = half_outer.multiply_half_outer
 
     def curvature_covariance(self, hess: Float[Array, "d d"]) -> "PatternFactor":
         """Return `hess F` on the pattern: F1 of Theorem 2 with F = C."""
-        return self._on_pattern(self.dense.curvature_covariance(hess))
+        return self.on_pattern(self.dense.curvature_covariance(hess))
 
     def curvature_precision(self, hess: Float[Array, "d d"]) -> "PatternFactor":
         """Return `-Sigma hess F^-T` on the pattern: F2 of Theorem 2 with F = T."""
-        return self._on_pattern(self.dense.curvature_precision(hess))
+        return self.on_pattern(self.dense.curvature_precision(hess))
 
     # --- symmetric matrices, whole: F F' may have entries where F has none -----------------------------------
 
@@ -189,7 +196,7 @@ class PatternFactor(eqx.Module):
         KL(N(0, Sigma) || N(0, (F F')^-1)). Where S has a factor on the pattern, this is it.
         """
         columns = _regressions(jnp.linalg.inv(matrix), self.pattern.mask.T)
-        return self._on_pattern(DenseFactor(columns.T))
+        return self.on_pattern(DenseFactor(columns.T))
 
     def inverse_root_of(self, matrix: Float[Array, "d d"]) -> "PatternFactor":
         """Return the F on the pattern whose N(0, F F') is closest to the one with a given precision.
@@ -199,10 +206,11 @@ class PatternFactor(eqx.Module):
         """
         rows = _regressions(jnp.linalg.inv(matrix), self.pattern.mask)
         eye = jnp.eye(rows.shape[0], dtype=rows.dtype)
-        return self._on_pattern(DenseFactor(solve_triangular(rows, eye, lower=True)))
+        return self.on_pattern(DenseFactor(solve_triangular(rows, eye, lower=True)))
 
-    def _on_pattern(self, factor: DenseFactor) -> "PatternFactor":
-        return PatternFactor(jnp.where(self.pattern.mask, factor.matrix, 0.0), self.pattern)
+    def on_pattern(self, factor: DenseFactor) -> "PatternFactor":
+        """Return a factor of this kind: another matrix, zero off the pattern."""
+        return type(self)(jnp.where(self.pattern.mask, factor.matrix, 0.0), self.pattern)
 
 
 def _regressions(covariance: Float[Array, "d d"], sets: np.ndarray) -> Float[Array, "d d"]:

@@ -6,13 +6,24 @@ diagonal, the arrow), the inverse Fisher information maps the Euclidean gradient
     (Sigma g,  F half(F' G)),
 
 half(A) being the lower triangle of A on S with the diagonal halved. Dense C and T: Lemma 1 and Theorem 1; block
-diagonal C: Section 7.1; arrow T: Theorem 4. A part of the dense natural gradient is not the sparse one.
+diagonal C: Section 7.1; arrow T: Theorem 4. A part of the dense natural gradient is not the sparse one. On patterns
+that are not closed the information is block diagonal over columns, for which the factor solves
+(`linalg/open_pattern.py`).
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from natvi.linalg import vector
 from natvi.typing import Gaussian, Vector
+
+
+@runtime_checkable
+class SolvesColumns(Protocol):
+    """A factor on a pattern that is not closed under products."""
+
+    def natural(self, G: Any) -> Any:
+        """Return the natural gradient that belongs to a Euclidean one."""
+        ...
 
 
 class NaturalDirection(NamedTuple):
@@ -31,12 +42,14 @@ def natural_direction(gaussian: Gaussian, mean_gradient: Vector, factor_gradient
         factor_gradient: G, the Euclidean gradient in the factor, on its pattern.
 
     Returns:
-        Sigma g and F half(F' G).
+        Sigma g and F half(F' G); on a pattern that is not closed, what the factor's own solves give.
     """
     F = gaussian.factor
-    return NaturalDirection(
-        gaussian.covariance_product(mean_gradient), F.multiply(F.half_transposed_product(factor_gradient))
-    )
+    if isinstance(F, SolvesColumns):
+        direction = F.natural(factor_gradient)
+    else:
+        direction = F.multiply(F.half_transposed_product(factor_gradient))
+    return NaturalDirection(gaussian.covariance_product(mean_gradient), direction)
 
 
 def first_order_direction(gaussian: Gaussian, z: Vector, grad: Vector, entropy: bool = False) -> NaturalDirection:

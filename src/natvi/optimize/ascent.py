@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
 from natvi.optimize.system import Evaluated, Packed, System
+from natvi.over_hosts import add_up, as_first
 
 MAX_HALVINGS = 40
 FIRST_TRY = -2  # two accelerated candidates before a plain one: the second knows what the first has met
@@ -55,7 +56,12 @@ def _evaluate(system: System, x: Packed) -> Evaluated:
 
 def ascent_init(system: System, start: Any) -> AscentState:
     """Return the state whose first iteration evaluates the starting point."""
-    x = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), system.start(start))
+    return state_at(system, system.start(start))
+
+
+def state_at(system: System, x: Packed) -> AscentState:
+    """Return the state whose first iteration evaluates a point."""
+    x = jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), x)
     residual = jax.eval_shape(_evaluate, system, x).residual
     residual = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), residual)
     past_G, past_residual = jax.tree.map(lambda a: jnp.zeros((system.memory, *a.shape)), (x, residual))
@@ -78,7 +84,12 @@ def ascent_init(system: System, start: Any) -> AscentState:
 
 def ascent_step(system: System, state: AscentState) -> AscentState:
     """Try one candidate; accept it if the bound rises."""
-    candidate, G, residual, elbo = _evaluate(system, _propose(state))
+    return digest(state, _evaluate(system, propose(state)))
+
+
+def digest(state: AscentState, evaluated: Evaluated) -> AscentState:
+    """Return the state after a candidate was evaluated."""
+    candidate, G, residual, elbo = as_in_the_first(evaluated)
     # the bound is a sum of many terms: below its rounding error a fall means nothing
     slack = 1e-13 * (1.0 + jnp.abs(state.elbo))
     first = state.evaluated == 0
@@ -119,7 +130,15 @@ def is_stalled(state: AscentState) -> Bool[Array, ""] | np.bool_:
     return state.halvings > MAX_HALVINGS
 
 
-def _propose(state: AscentState) -> Packed:
+def as_in_the_first(evaluated: Evaluated) -> Evaluated:
+    """Return what was found with the shared numbers of the first process: all of them decide on the same bits."""
+    shared = as_first((evaluated.x.shared, evaluated.G.shared, evaluated.residual.shared, evaluated.bound))
+    x, G, residual = (Packed(part.local, own) for part, own in zip(evaluated[:3], shared[:3], strict=True))
+    return Evaluated(x, G, residual, shared[3])
+
+
+def propose(state: AscentState) -> Packed:
+    """Return the next candidate."""
     step = 0.5 ** jnp.maximum(state.halvings, 0)
     weights = jnp.where(state.halvings < 0, _mixing_weights(state), 0.0)  # 0 as long as there is no past
 
@@ -132,10 +151,11 @@ def _propose(state: AscentState) -> Packed:
 def _mixing_weights(state: AscentState) -> Float[Array, " m"]:
     """Solve min |residual - sum_j w_j past_j|^2 over the valid differences."""
     flat = jax.tree.map(lambda a: a.reshape(state.memory, -1), state.past_residual)
-    gram = flat.local @ flat.local.T + flat.shared @ flat.shared.T
-    right = flat.local @ state.residual.local.reshape(-1) + flat.shared @ state.residual.shared
+    local, local_right = add_up((flat.local @ flat.local.T, flat.local @ state.residual.local.reshape(-1)))
+    gram = local + flat.shared @ flat.shared.T
+    right = local_right + flat.shared @ state.residual.shared
     valid = jnp.arange(state.memory) < state.depth
     gram = jnp.where(valid[:, None] & valid[None], gram, 0.0)
     ridge = 1e-10 * jnp.trace(gram) + jnp.finfo(gram.dtype).tiny
     gram += jnp.diag(jnp.where(valid, ridge, 1.0))
-    return jnp.linalg.solve(gram, jnp.where(valid, right, 0.0))
+    return as_first(jnp.linalg.solve(gram, jnp.where(valid, right, 0.0)))

@@ -3,6 +3,7 @@
 Their arrays per group are empty (`natvi.optimize.system`).
 """
 
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Int
 
+from natvi.families.family import concave
 from natvi.families.rows import RowExpectation
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
@@ -36,36 +38,45 @@ class DenseSystem(eqx.Module):
 
     def gaussian(self, x: Packed) -> CovarianceGaussian:
         """Return the Gaussian at x, by the factor C = T^-T turned lower triangular."""
-        mean, R, _ = self._moments(x)
+        mean, R, _ = self.question(x)
         # Sigma = R' R; a QR of R gives its lower factor without squaring the condition number
         upper = jnp.linalg.qr(R, mode="r")
         signs = jnp.where(jnp.diagonal(upper) < 0, -1.0, 1.0)
         return CovarianceGaussian(mean, DenseFactor((upper * signs[:, None]).T))
 
-    def _moments(self, x: Packed) -> tuple[Float[Array, " d"], Float[Array, "d d"], Float[Array, ""]]:
-        """Return the mean, R = T^-1 and log |T|, T T' being the precision."""
+    def question(self, x: Packed) -> "_Whitened":
+        """Return what the rows are asked about: the mean, R = T^-1 and log |T|, T T' being the precision."""
         d = self.target.prior.mean.shape[0]
         linear, precision = x.shared[:d], x.shared[d:].reshape(d, d)
         T = jnp.linalg.cholesky(precision)
         R = solve_triangular(T, jnp.eye(d), lower=True)
-        return R.T @ (R @ linear), R, jnp.sum(jnp.log(jnp.diagonal(T)))
+        return _Whitened(R.T @ (R @ linear), R, jnp.sum(jnp.log(jnp.diagonal(T))))
 
     def evaluate(self, x: Packed) -> Evaluated:
         """Return x with its mean moved, G, the residual T^-1 E grad and the bound."""
-        mean, R, log_root = self._moments(x)
-        d = mean.shape[0]
+        q = self.question(x)
         if self.target.in_blocks:
-            value, grad, hess = self.target.expected(_Whitened(mean, R))
-        else:
-            mean, (value, grad, hess) = _settle_mean(self.target, _Whitened(mean, R))
-            precision = x.shared[d:]
-            x = Packed(x.local, jnp.concatenate([precision.reshape(d, d) @ mean, precision]))
+            return self.answer(x, q, self.target.expected(q))
+        mean, found = _settle_mean(self.target, q)
+        precision = x.shared[mean.shape[0] :]
+        x = Packed(x.local, jnp.concatenate([precision.reshape(2 * mean.shape) @ mean, precision]))
+        return self.answer(x, q._replace(mean=mean), found)
+
+    def answer(self, x: Packed, q: "_Whitened", found: Expected) -> Evaluated:
+        """Return x, G, the residual T^-1 E grad and the bound from what the rows said."""
+        (mean, R, log_root), (value, grad, hess) = q, found
+        d = mean.shape[0]
         entropy = 0.5 * d * (1 + jnp.log(2 * jnp.pi)) - log_root
         G = jnp.concatenate([grad - hess @ mean, -hess.reshape(-1)])
         # the relative change of the precision, T^-1 (S' - S) T^-T = -T^-1 E hess T^-T - I
         change = (-R @ hess @ R.T - jnp.eye(d)) / jnp.sqrt(2.0)
         residual = jnp.concatenate([R @ grad, change.reshape(-1)])
         return Evaluated(x, Packed(x.local, G), Packed(x.local, residual), value + entropy)
+
+    def start_at(self, mean: Float[Array, " d"], factor: Float[Array, "d d"]) -> Packed:
+        """Return N(mean, C C')."""
+        precision = cho_solve((factor, True), jnp.eye(mean.shape[0]))
+        return Packed(jnp.zeros((0, 0)), jnp.concatenate([precision @ mean, precision.reshape(-1)]))
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return N(mean, S^-1) with S the information at the mean."""
@@ -74,10 +85,11 @@ class DenseSystem(eqx.Module):
 
 
 class _Whitened(NamedTuple):
-    """A Gaussian by its mean and R with Sigma = R' R, as the rows ask for it."""
+    """A Gaussian by its mean, R with Sigma = R' R and log |R^-1|, as the rows ask for it."""
 
     mean: Float[Array, " d"]
     root: Float[Array, "d d"]
+    log_root: Float[Array, ""]
 
     @property
     def factor(self) -> DenseFactor:
@@ -158,13 +170,27 @@ class DiagonalSystem(eqx.Module):
 
     def evaluate(self, x: Packed) -> Evaluated:
         """Return x, G(x), the residual in sds and the bound."""
+        q = self.question(x)
+        return self.answer(x, q, self.target.expected(q))
+
+    def question(self, x: Packed) -> "_Independent":
+        """Return what the rows are asked about."""
         q = self.gaussian(x)
-        value, grad, hess = self.target.expected(_Independent(q.mean, q.factor.values))
+        return _Independent(q.mean, q.factor.values)
+
+    def answer(self, x: Packed, q: "_Independent", found: Expected) -> Evaluated:
+        """Return x, G(x), the residual in sds and the bound from what the rows said."""
+        value, grad, hess = found
         step = cho_solve((jnp.linalg.cholesky(-hess), True), grad)
         log_sd = -0.5 * jnp.log(-jnp.diagonal(hess))
         G = jnp.concatenate([q.mean + step, log_sd])
-        residual = jnp.concatenate([step / q.factor.values, log_sd - jnp.log(q.factor.values)])
-        return Evaluated(x, Packed(x.local, G), Packed(x.local, residual), value + q.entropy())
+        residual = jnp.concatenate([step / q.sds, log_sd - jnp.log(q.sds)])
+        entropy = self.gaussian(x).entropy()
+        return Evaluated(x, Packed(x.local, G), Packed(x.local, residual), value + entropy)
+
+    def start_at(self, mean: Float[Array, " d"], sds: Float[Array, " d"]) -> Packed:
+        """Return independent coordinates with these sds."""
+        return Packed(jnp.zeros((0, 0)), jnp.concatenate([mean, jnp.log(jnp.abs(sds))]))
 
     def start(self, mean: Float[Array, " d"]) -> Packed:
         """Return independent coordinates with the information's diagonal at the mean."""
@@ -202,14 +228,16 @@ SYSTEMS = {"dense": DenseSystem, "diagonal": DiagonalSystem}
 def information(target: DesignRows, mean: Float[Array, " d"]) -> Float[Array, "d d"]:
     """Return minus the Hessian at a point, made positive definite: log p is concave in the predictor alone.
 
-    The dispersion's row is cut off, and its own entry is at least a tenth per row.
+    The dispersion's rows are cut off, and its own entries are at least a tenth per row.
     """
+    target = replace(target, family=concave(target.family))
     found = -target.hessian(mean, DenseFactor.identity(mean.shape[0]))
     if not target.family.has_dispersion:
         return found
-    least = 0.1 * target.num_rows
-    beta = jnp.pad(found[:-1, :-1], ((0, 1), (0, 1)))
-    return beta.at[-1, -1].set(jnp.maximum(found[-1, -1], least))
+    least, p, q = 0.1 * target.num_rows, target.p, target.family.num_extras
+    beta = jnp.pad(found[:p, :p], ((0, q), (0, q)))
+    own = p + jnp.arange(q)
+    return beta.at[own, own].set(jnp.maximum(jnp.diagonal(found)[p:], least))
 
 
 def newton_start(target: DesignRows, mean: Float[Array, " d"], steps: int) -> Float[Array, " d"]:
@@ -220,7 +248,7 @@ def newton_start(target: DesignRows, mean: Float[Array, " d"], steps: int) -> Fl
         factor = jnp.linalg.cholesky(information(target, mean))
         step = cho_solve((factor, True), grad)
         if target.family.has_dispersion:  # it stays: with few rows the mode may lie at zero
-            step = step.at[-1].set(0.0)
+            step = step.at[target.p :].set(0.0)
 
         def shorter(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             size, _ = carry

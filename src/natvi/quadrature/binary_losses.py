@@ -13,6 +13,7 @@ from functools import partial
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
+from natvi.over_hosts import largest
 from natvi.quadrature.mills import mills_ratio
 from natvi.quadrature.softplus import LARGEST_STEP, LOG_2, LOG_ACCURACY, WIDEST, log1p_unit, log_positive, split_number
 from natvi.quadrature.trapezoid import trapezoid
@@ -120,7 +121,7 @@ def expected_cloglog_loss(m: Rows, v: Rows) -> tuple[Rows, Rows, Rows]:
     # where the peak would lie in the linear branch, not far from where that begins, t = 0
     centre = jnp.minimum(s * jnp.exp(-_peak(m, s)), 1.0 + jnp.maximum(-m / jnp.maximum(s, 1e-30), 0.0))
     centre = jnp.clip(centre, 0.0, FARTHEST)
-    narrow = 1.5 * jnp.max(jnp.where(s < WIDEST, s * centre, 0.0))  # half as much again: the peak is skew
+    narrow = 1.5 * largest(jnp.where(s < WIDEST, s * centre, 0.0))  # half as much again: the peak is skew
     step = _step(_widest(s), 0.18, CLOGLOG_STRIP, CLOGLOG_GROWTH)
     return trapezoid(cloglog_loss, m, s, centre, jnp.minimum(LARGEST_STEP / jnp.sqrt(1.0 + narrow), step))
 
@@ -171,7 +172,7 @@ def _sd(v: Rows) -> Rows:
 
 def _widest(s: Rows) -> Float[Array, ""]:
     """Return the largest sd that decides the number of nodes: not NaN, not infinity."""
-    return jnp.max(jnp.where(jnp.isnan(s), 0.0, jnp.minimum(s, WIDEST)))
+    return largest(jnp.where(jnp.isnan(s), 0.0, jnp.minimum(s, WIDEST)))
 
 
 def _step(widest: Float[Array, ""], least: float, strip: float, growth: float) -> Float[Array, ""]:

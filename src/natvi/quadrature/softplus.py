@@ -17,6 +17,7 @@ import jax.numpy as jnp
 from jax.scipy.special import log_ndtr, ndtr
 from jaxtyping import Array, Bool, Float, Int
 
+from natvi.over_hosts import largest
 from natvi.quadrature.mills import mills_ratio
 from natvi.quadrature.trapezoid import trapezoid
 
@@ -143,7 +144,7 @@ def _places(chosen: Bool[Array, " n"], room: int) -> Int[Array, " room"]:
 
 def _near_softplus(m: Rows, s: Rows, log_scale: Rows | None) -> tuple[Rows, Rows, Rows]:
     """Return the three expectations by the trapezoidal rule, with a step that suits the largest s."""
-    strip = jnp.pi / jnp.maximum(jnp.max(s), 0.5)
+    strip = jnp.pi / jnp.maximum(largest(s), 0.5)
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     # the left tail behaves like e^{eta}: its mass sits at z = s while m + s^2 < 0, at z = -m/s beyond
     left = jnp.abs(m)

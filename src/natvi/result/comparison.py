@@ -9,6 +9,18 @@ from natvi.result.model import HoldsRows, ask
 from natvi.result.questions import Questions
 
 
+class Comparison(pd.DataFrame):
+    """A table that shows all its columns, however long the names of the fits are."""
+
+    @property
+    def _constructor(self) -> type["Comparison"]:
+        return Comparison
+
+    def __repr__(self) -> str:
+        """Return the whole table with two decimals; pandas would leave out the middle columns."""
+        return self.to_string(float_format=lambda value: f"{value:.2f}")
+
+
 def compare(
     *fits: Any, names: Any = None, by: Any = None, num_draws: int = 2000, seed: int = 0, data: Any = None
 ) -> pd.DataFrame:
@@ -54,7 +66,7 @@ def compare(
         error = float(np.sqrt(len(apart) * np.var(apart)))
         lines.append((each.elpd, each.se, float(apart.sum()), error, each.p_loo, bad))
     columns = ["elpd", "se", "difference", "se of difference", "p_loo", "unreliable"]
-    return pd.DataFrame(lines, index=pd.Index(names), columns=columns).sort_values("elpd", ascending=False)
+    return Comparison(lines, index=pd.Index(names), columns=columns).sort_values("elpd", ascending=False)
 
 
 def _names(fits: tuple[Any, ...]) -> list[str]:

@@ -164,6 +164,15 @@ class AnswersQuestions(Protocol):
 
 
 @runtime_checkable
+class SharesVariance(Protocol):
+    """A regression with random effects, which share out the variance of the predictor."""
+
+    def variance_shares(self, num_draws: int, seed: int, data: Any = None) -> dict[str, np.ndarray]:
+        """Return draws of every random term's share, by name."""
+        ...
+
+
+@runtime_checkable
 class DescribesItself(Protocol):
     """A model that can be told in words, in equations, and as the call that makes it."""
 
@@ -197,6 +206,10 @@ MISSING = {
     HoldsRows: (
         "it cannot be held against data. Residuals, predictive checks, log-likelihoods and loo are offered by fits of "
         "natvi.glm and natvi.glmm."
+    ),
+    SharesVariance: (
+        "it has no random effects whose variances could be compared. Fits of natvi.glmm have them, with a formula such "
+        "as 'y ~ x + (1 | group)'; shares of explained variance are in r2()."
     ),
     AnswersQuestions: (
         "it is no regression. Comparisons, slopes, ratios, residuals and update are offered by fits of natvi.glm and "

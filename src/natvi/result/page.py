@@ -57,7 +57,7 @@ def _model(lines: list[tuple[str, str]], described: Any) -> Section:
         parts = [report.paragraph(described.words), report.mathematics(described.equations)]
     facts = [f"{label}: {text}" for label, text in lines if label in ("data", "choice", "draws", "note")]
     method = [] if "choice" in known else [f"method: {known.get('method', '')}"]
-    return Section("The model", [*parts, report.listed([*facts, *method])])
+    return Section("The model", [*parts, report.listed([*facts, *method])], half=True)
 
 
 def _prior(lines: list[tuple[str, str]]) -> Section | None:
@@ -70,7 +70,7 @@ def _prior(lines: list[tuple[str, str]]) -> Section | None:
         if head
         else []
     )
-    return Section("What the prior assumes", [*parts, report.listed(_split(rest or text))])
+    return Section("What the prior assumes", [*parts, report.listed(_split(rest or text))], half=True)
 
 
 def _split(text: str) -> list[str]:
@@ -98,7 +98,7 @@ def _estimates(result: Any) -> Section:
     parts.append(report.paragraph("Mean, sd and 95% interval of the posterior of each parameter.", quiet=True))
     if isinstance(result.model, DrawsPictures):
         shown = [_named_picture(axes) for axes in result.model.pictures()]
-        return Section("Estimates", [*parts, report.pictures(shown, "e")])
+        return Section("Estimates", [report.halves("".join(parts), report.pictures(shown, "e"))])
     frame = tables.get("coefficients", result.summary())
     shown = []
     if len(frame):
@@ -113,7 +113,7 @@ def _estimates(result: Any) -> Section:
         shown.append(
             Picture(axes, _interval_words("Posterior densities", rest.iloc[:PANELS]), "The shaded part holds 95%.")
         )
-    parts.append(report.pictures(shown, "e"))
+    drawn = report.pictures(shown, "e")
     if isinstance(result.model, AnswersQuestions) and result.model.link in ("log", "logit", "cloglog"):
         ratios = result.odds_ratios() if result.model.link == "logit" else result.rate_ratios()
         ratios, name = ratios.drop(index="Intercept", errors="ignore"), ratios.columns[0]
@@ -121,7 +121,7 @@ def _estimates(result: Any) -> Section:
         if len(ratios):
             words = "What one unit more multiplies by: posterior median and 95% interval."
             parts.append(report.paragraph(words, quiet=True))
-    return Section("Estimates", parts)
+    return Section("Estimates", [report.halves("".join(parts), drawn)])
 
 
 def _written(frame: pd.DataFrame) -> pd.DataFrame:

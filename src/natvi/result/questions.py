@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.result.against_data import AgainstData, check_draws
-from natvi.result.model import AnswersQuestions, ask
+from natvi.result.model import AnswersQuestions, SharesVariance, ask
 from natvi.run.settings import check_seed
 from natvi.show import plots
 
@@ -202,13 +202,33 @@ class Questions(AgainstData):
             >>> round(float(fit.r2().loc["R2", "mean"]), 1)
             0.8
         """
-        tail = 0.5 - check_probability(prob) / 2
         draws = ask(self.model, AnswersQuestions).explained(*check_draws(num_draws, seed), data)
-        lines = {
-            name: [each.mean(), each.std(ddof=1), *np.quantile(each, [tail, 1 - tail])] for name, each in draws.items()
-        }
-        columns = ["mean", "sd", f"q{100 * tail:.12g}", f"q{100 - 100 * tail:.12g}"]
-        return pd.DataFrame.from_dict(lines, orient="index", columns=columns)
+        return _table_of_draws(draws, prob)
+
+    def icc(self, prob: float = 0.95, num_draws: int = 2000, seed: int = 0, data: Any = None) -> pd.DataFrame:
+        """Return intraclass correlations: the share of each factor in the variance that the fixed effects leave.
+
+        The variance within levels is, on the scale of the linear predictor, sigma² of a Gaussian response, pi²/3 of the
+        logit, and for counts log(1 + 1/mean) (Nakagawa, Johnson and Schielzeth 2017); with random slopes variances are
+        averaged over the rows.
+
+        Args:
+            prob: The probability of the central intervals.
+            num_draws: The number of draws.
+            seed: The same seed gives the same answer.
+            data: Rows other than the training data to average over.
+
+        Returns:
+            A line for every random term, and one for all together where there are several.
+
+        Example:
+            >>> import natvi
+            >>> fit = natvi.glmm("Reaction ~ Days + (1 | Subject)", natvi.data.load_sleepstudy()).fit(method="gva")
+            >>> round(float(fit.icc().loc["Subject", "mean"]), 1)
+            0.6
+        """
+        draws = ask(self.model, SharesVariance).variance_shares(*check_draws(num_draws, seed), data)
+        return _table_of_draws(draws, prob)
 
     def fitted(self) -> pd.Series:
         """Return the expected response of every training row, given its group's effects.
@@ -314,6 +334,15 @@ def check_probability(prob: float) -> float:
     if not 0 < prob < 1:
         raise ValueError(f"prob must lie between 0 and 1, e.g. 0.95 for a 95% interval; got {prob!r}.")
     return prob
+
+
+def _table_of_draws(draws: dict[str, np.ndarray], prob: float) -> pd.DataFrame:
+    tail = 0.5 - check_probability(prob) / 2
+    lines = {
+        name: [each.mean(), each.std(ddof=1), *np.quantile(each, [tail, 1 - tail])] for name, each in draws.items()
+    }
+    columns = ["mean", "sd", f"q{100 * tail:.12g}", f"q{100 - 100 * tail:.12g}"]
+    return pd.DataFrame.from_dict(lines, orient="index", columns=columns)
 
 
 def _setting(kind: str, groups: str, data: Any, num_draws: int, seed: int) -> dict[str, Any]:

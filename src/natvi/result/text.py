@@ -20,6 +20,7 @@ GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!", "not checked": "?"}
 LINE_LENGTH = 100  # characters
+MOST_ROWS = 60  # of a table that is printed
 METHODS = {
     "gva": "Gaussian approximation",
     "integrated": "sds and dispersion integrated, a Gaussian of the rest at each point",
@@ -77,7 +78,7 @@ def html_page(result: Core, prob: float = 0.95) -> str:
         for label, text in headline(result)
     )
     tables = "".join(
-        f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0)}"
+        f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0, max_rows=MOST_ROWS)}"
         for title, table in titled(result.model.tables(prob)).items()
     )
     boxes = "".join(_box(*verdict) for verdict in verdicts(result))
@@ -133,6 +134,9 @@ def _wrapped(label: str, text: str, width: int) -> list[str]:
 
 
 def _rows(table: pd.DataFrame, width: int) -> list[str]:
+    more = len(table) - MOST_ROWS
+    if more > 0:
+        return [*_rows(table.head(MOST_ROWS), width), f"  … and {more:,} more: all are in result.summary()"]
     cells = [["", *map(str, table.columns)]]
     cells += [[str(name), *map(formatter(table), row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
     widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]

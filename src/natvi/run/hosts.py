@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 import jax
 import numpy as np
 
+from natvi.hosts.collect import company
 from natvi.x64 import to_host
 
 Tree = TypeVar("Tree")
@@ -48,7 +49,11 @@ def these_hosts() -> Hosts:
         return Hosts()
     from jax.experimental.multihost_utils import broadcast_one_to_all
 
-    return Hosts(jax.process_index(), lambda values: np.asarray(broadcast_one_to_all(values)))
+    def share(values: np.ndarray) -> np.ndarray:
+        with company():
+            return np.asarray(broadcast_one_to_all(values))
+
+    return Hosts(jax.process_index(), share)
 
 
 def gather(tree: Tree) -> Tree:
@@ -67,4 +72,5 @@ def _whole(leaf: Any) -> Any:
         return leaf
     from jax.experimental.multihost_utils import process_allgather
 
-    return process_allgather(leaf, tiled=True)
+    with company():
+        return process_allgather(leaf, tiled=True)

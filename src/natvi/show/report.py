@@ -1,54 +1,17 @@
 """One self-contained HTML page per fit: no script, nothing fetched, for any screen, light or dark, and for print."""
 
 import html
+import re
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 
 from natvi.run.storage.files import write_text
+from natvi.show.style import STYLE
 from natvi.show.svg import to_svg
-
-STYLE = """
-:root { color-scheme: light dark; --text: #1d2733; --quiet: #56616e; --line: #8a96a3; --rule: #e3e8ee; --paper: #ffffff;
-  --panel: #f5f7fa; --ink: #1f4e79; --shade: #9db8d2; --good: #1e6b3f; --doubt: #8a5200; --bad: #a3201a; }
-@media (prefers-color-scheme: dark) { :root { --text: #e6eaef; --quiet: #a9b4c0; --line: #76828f; --rule: #2e3742;
-  --paper: #14191f; --panel: #1c232b; --ink: #8ec1ee; --shade: #3f658a; --good: #6fcf97; --doubt: #f0b35c;
-  --bad: #ff8a80; } }
-* { box-sizing: border-box; }
-body { font: 16px/1.55 system-ui, sans-serif; color: var(--text); background: var(--paper); margin: 0; }
-main { max-width: 60rem; margin: 0 auto; padding: 1.2rem 1rem 3rem; overflow-wrap: break-word; }
-h1 { font-size: 1.35rem; line-height: 1.3; margin: .4rem 0; } h2 { font-size: 1.1rem; margin: 2.2rem 0 .5rem; }
-h3 { font-size: 1rem; margin: 1.2rem 0 .3rem; } p { margin: .5rem 0; max-width: 44rem; } .quiet { color: var(--quiet); }
-ul { padding-left: 1.2rem; max-width: 44rem; } code, pre { font: .88em/1.5 ui-monospace, monospace; }
-pre { background: var(--panel); padding: .7rem .9rem; border-radius: .4rem; white-space: pre-wrap; }
-.verdict { background: var(--panel); border-left: .35rem solid var(--quiet); border-radius: .3rem; padding: .6rem .9rem;
-  margin: .7rem 0; } .verdict p { margin: 0; } .verdict ul { margin: .3rem 0 0; font-size: .92em; }
-.good { border-color: var(--good); } .doubt { border-color: var(--doubt); } .bad { border-color: var(--bad); }
-.good b { color: var(--good); } .doubt b { color: var(--doubt); } .bad b { color: var(--bad); }
-.mathematics { font: 1.02em/1.9 Cambria, "STIX Two Text", Georgia, serif; background: var(--panel);
-  padding: .5rem .9rem; border-radius: .4rem; } .mathematics p { max-width: none; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; margin: .4rem 0; }
-th, td { padding: .25rem 0 .25rem 1.2rem; text-align: right; }
-th:first-child { text-align: left; padding-left: 0; } tbody th { font-weight: 600; }
-thead th { color: var(--quiet); font-weight: 500; } tbody tr { border-top: 1px solid var(--rule); }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 22rem), 1fr)); gap: 1rem 2rem; }
-figure { margin: .6rem 0; min-width: 0; } figure svg { width: 100%; height: auto; font-family: system-ui, sans-serif; }
-svg text { fill: var(--text); }
-figcaption { color: var(--quiet); font-size: .88em; max-width: 36rem; }
-details { margin-top: 2rem; border-top: 1px solid var(--rule); padding-top: .7rem; }
-summary { font-weight: 600; cursor: pointer; } summary h2 { display: inline; }
-footer { color: var(--quiet); font-size: .88em; margin-top: 2.5rem; }
-@media (max-width: 34rem) { .wide thead { display: block; } .wide tbody { display: block; } .wide { width: 100%; }
-  .wide tr { display: grid; grid-template-columns: repeat(var(--columns), 1fr); }
-  .wide thead th:first-child { display: none; }
-  .wide tbody th { grid-column: 1 / -1; padding-bottom: 0; } .wide td, .wide thead th { padding-left: .3rem; } }
-@media print { :root { color-scheme: light; --text: #000; --quiet: #444; --line: #777; --rule: #ccc; --paper: #fff;
-  --panel: #fff; --ink: #1f4e79; --shade: #9db8d2; } body { font-size: 10.5pt; } main { max-width: none; padding: 0; }
-  figure, .verdict, tr { break-inside: avoid; } h2, h3 { break-after: avoid; }
-  details::details-content { content-visibility: visible; display: block; } }
-"""
 
 
 class Section(NamedTuple):
@@ -58,11 +21,13 @@ class Section(NamedTuple):
         title: Its heading.
         parts: Pieces of HTML, made by the functions below.
         folded: Whether it is closed until somebody opens it.
+        half: Whether it stands beside the next one that says so, where there is room.
     """
 
     title: str
     parts: Sequence[str]
     folded: bool = False
+    half: bool = False
 
 
 class Picture(NamedTuple):
@@ -82,13 +47,17 @@ def write_page(path: Path, title: str, lead: Sequence[str], sections: Sequence[S
         lead: Pieces of HTML below it: what everybody should read.
         sections: What follows.
     """
-    body = "".join(map(_section, sections))
+    body = "".join(
+        halves(*map(_section, group)) if beside else "".join(map(_section, group))
+        for beside, group in groupby(sections, lambda section: section.half)
+    )
     head = (
         "<meta charset='utf-8'><meta name='viewport' content='width=device-width, initial-scale=1'>"
         f"<title>{escape(title)}</title><style>{STYLE}</style>"
     )
     page = (
-        f"<!doctype html><html lang='en'><head>{head}</head><body><main><h1>{escape(title)}</h1>{''.join(lead)}{body}"
+        f"<!doctype html><html lang='en'><head>{head}</head><body><main><h1>{escape(title)}</h1>"
+        f"<div class='halves verdicts'>{''.join(lead)}</div>{body}"
         "<footer>made by natvi</footer></main></body></html>"
     )
     return write_text(path, page)
@@ -99,6 +68,11 @@ def _section(section: Section) -> str:
     if section.folded:
         return f"<details><summary><h2>{escape(section.title)}</h2></summary>{inside}</details>"
     return f"<section><h2>{escape(section.title)}</h2>{inside}</section>"
+
+
+def halves(*parts: str) -> str:
+    """Return pieces side by side where there is room, and below each other elsewhere."""
+    return f"<div class='halves'>{''.join(f'<div>{part}</div>' for part in parts)}</div>"
 
 
 def escape(text: object) -> str:
@@ -140,20 +114,24 @@ def verdict(tone: str, subject: str, level: str, sentence: str, reasons: Sequenc
 
 
 def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = "") -> str:
-    """Return a table whose lines fold on a small screen: the name first, the numbers below it."""
+    """Return a table whose lines fold on a small screen: the name first, several numbers below it."""
     columns = "".join(f"<th scope='col' role='columnheader'>{escape(name)}</th>" for name in frame.columns)
     head = f"<tr role='row'><th scope='col' role='columnheader'>name</th>{columns}</tr>"
     lines = "".join(
-        f"<tr role='row'><th scope='row' role='rowheader'>{escape(name)}</th>"
+        f"<tr role='row'><th scope='row' role='rowheader'>{_breakable(name)}</th>"
         + "".join(f"<td role='cell'>{escape(show(value))}</td>" for value in line)
         + "</tr>"
         for name, line in zip(frame.index, frame.itertuples(index=False, name=None), strict=True)
     )
     label = f" aria-label='{escape(caption)}'" if caption else ""
-    return (
-        f"<table class='wide' role='table'{label} style='--columns:{len(frame.columns)}'><thead role='rowgroup'>{head}"
-        f"</thead><tbody role='rowgroup'>{lines}</tbody></table>"
-    )
+    shape = "wide" if len(frame.columns) > 1 else "pairs"  # a single number has room beside its name
+    opening = f"<table class='{shape}' role='table'{label} style='--columns:{len(frame.columns)}'>"
+    return f"{opening}<thead role='rowgroup'>{head}</thead><tbody role='rowgroup'>{lines}</tbody></table>"
+
+
+def _breakable(name: object) -> str:
+    """Return a name that may be cut after its commas and bars, where a line is too short for it."""
+    return re.sub(r"([,|])", r"\1<wbr>", escape(name))
 
 
 def pictures(shown: Sequence[Picture], prefix: str) -> str:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowVector, GroupedRows
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.linalg.grouped_rows import RowMoments
 
 
@@ -19,7 +20,7 @@ class PointMass(NamedTuple):
         """Return itself: it is what a target with groups asks for."""
         return self
 
-    def row_moments(self, design: GroupedRows, with_shared: tuple[int, ...]) -> RowMoments:
+    def row_moments(self, design: GroupedRows | CrossedRows, with_shared: tuple[int, ...]) -> RowMoments:
         """Return the predictors, without variance."""
         eta = design.predictor(self.mean)
         return RowMoments(eta, jnp.zeros_like(eta), jnp.zeros((len(with_shared), *eta.shape)))
@@ -34,6 +35,10 @@ class PointMass(NamedTuple):
     def shared_variances(self) -> Float[Array, " g"]:
         """Return zeros."""
         return jnp.zeros_like(self.mean.shared)
+
+    def shared_covariance(self) -> Float[Array, "g g"]:
+        """Return zeros."""
+        return jnp.zeros((self.mean.shared.shape[0],) * 2)
 
     def block(self, start: Int[Array, ""] | int, size: int) -> "PointMass":
         """Return the point of the groups `start` to `start + size` and the shared coordinates."""

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.linalg.grouped_rows import RowMoments
+from natvi.over_hosts import add_up, first_only, in_blocks
 from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
 from natvi.typing import Factor, Hessian
@@ -57,6 +58,10 @@ class Marginals(Protocol):
 
     def shared_variances(self) -> Float[Array, " g"]:
         """Return the variances of theta_g."""
+        ...
+
+    def shared_covariance(self) -> Float[Array, "g g"]:
+        """Return the covariance of theta_g."""
         ...
 
     def block(self, start: Int[Array, ""] | int, size: int) -> "Marginals":
@@ -173,19 +178,21 @@ class SumOfTerms(eqx.Module):
         num_groups = q.mean.local.shape[1]
         simple = min(term.num_simple(num_groups) for term in self.grouped)
         num_blocks = simple // BLOCK_GROUPS if simple >= LEAST_BLOCKS * BLOCK_GROUPS else 0
-        total = _sum_terms(self.shared, q.block(0, 0))
+        total = first_only(_sum_terms(self.shared, q.block(0, 0)))
         if num_blocks == 0:
-            return _join(total, _sum_terms(self.grouped, q))
+            return _over_hosts(_join(total, _sum_terms(self.grouped, q)))
         done = num_blocks * BLOCK_GROUPS
         rest = tuple(term.rest(done) for term in self.grouped)
-        total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
+        with in_blocks():
+            total = _join(total, _sum_terms(rest, q.block(done, num_groups - done)))
 
         def add_block(k: Array, total: Expected) -> Expected:
             start = k * BLOCK_GROUPS
             terms = tuple(term.block(start, BLOCK_GROUPS) for term in self.grouped)
-            return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
+            with in_blocks():
+                return _put(total, _sum_terms(terms, q.block(start, BLOCK_GROUPS)), start)
 
-        return jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done))
+        return _over_hosts(jax.lax.fori_loop(0, num_blocks, add_block, _room_in_front(total, done)))
 
 
 def _sum_terms(terms: tuple[Term, ...], gaussian: Marginals) -> Expected:
@@ -210,6 +217,12 @@ def _join(a: Expected, b: Expected) -> Expected:
         ArrowVector(b.grad.local, a.grad.shared + b.grad.shared),
         ArrowMatrix(b.hess.local, b.hess.cross, a.hess.shared + b.hess.shared),
     )
+
+
+def _over_hosts(part: Expected) -> Expected:
+    """Sum what is shared over the groups of all processes."""
+    value, grad, hess = add_up((part.value, part.grad.shared, part.hess.shared))
+    return Expected(value, ArrowVector(part.grad.local, grad), ArrowMatrix(part.hess.local, part.hess.cross, hess))
 
 
 def _room_in_front(total: Expected, size: int) -> Expected:

@@ -155,6 +155,8 @@ def test_names_of_entries():
     ("logdensity", "init", "message"),
     [
         (lambda t: -(t**2), jnp.zeros(3), r"returned an array of shape \(3,\). Sum over"),
+        (lambda t: None, 0.0, "returned nothing"),
+        (lambda t: (-(t**2), 1.0), 0.0, "returned a tuple"),
         (lambda t: -(float(t) ** 2), 0.0, "cannot be traced by JAX"),
         (lambda t: -(np.exp(t) ** 2), 0.0, "cannot be traced by JAX"),
         (lambda t: jnp.sum(t["b"]), {"a": 0.0}, "KeyError"),
@@ -187,6 +189,20 @@ def test_an_improper_density_ends_with_a_word():
     assert "does not depend on b" in " ".join(loose.trust_reasons)
     rising = natvi.fit(lambda t: jnp.sum(t), jnp.zeros(2))
     assert rising.outcome == "unbounded" and "does not fall off" in " ".join(rising.trust_reasons)
+
+
+def test_tails_that_are_powers_are_noticed():
+    cauchy = natvi.fit(lambda p: -jnp.log1p(p["x"] ** 2) - 0.5 * p["y"] ** 2, {"x": 0.0, "y": 0.0})
+    reasons = " ".join(cauchy.trust_reasons)
+    assert cauchy.trust != "good" and "along x fall off like those of a t distribution with 1.0" in reasons
+    endless = natvi.fit(lambda t: -0.5 * jnp.log1p(t**2), 0.0)
+    assert endless.trust == "do not use" and "give a proper prior" in " ".join(endless.trust_reasons)
+
+
+def test_a_long_table_is_cut_where_it_is_printed():
+    result = natvi.fit(lambda t: -0.5 * jnp.sum(t**2), jnp.zeros(70), structure="diagonal")
+    assert "theta[59]" in repr(result) and "theta[60]" not in repr(result) and "and 10 more" in repr(result)
+    assert len(result.summary()) == 70
 
 
 def test_single_precision_is_noted():

@@ -1,7 +1,5 @@
 """The doors of generalized linear models: the right posterior, and the same one whichever way the data come in."""
 
-import os
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -14,7 +12,6 @@ from natvi.models.regression.binomial import log_choose
 
 NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(40)
 WEIGHTS = WEIGHTS / WEIGHTS.sum()
-needs_data = pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DATA does not name the folder of data")
 
 
 def table(n: int = 40, seed: int = 0) -> pd.DataFrame:
@@ -112,7 +109,7 @@ def test_gaussian_response_is_ridge_regression_given_sigma() -> None:
     assert "x N(1, 0.05²)" in repr(result) and "Dispersion" in repr(result)
 
 
-@needs_data
+@pytest.mark.needs_data
 @pytest.mark.parametrize(("structure", "elbo"), [("dense", -625.588), ("diagonal", -638.938)])
 def test_german(structure: str, elbo: float) -> None:
     X, y, names = load_german()
@@ -121,7 +118,7 @@ def test_german(structure: str, elbo: float) -> None:
     assert result.trust == ("good" if structure == "dense" else "use with care")
 
 
-@needs_data
+@pytest.mark.needs_data
 def test_a4a() -> None:
     """Nearly separated columns, on which the plain fixed point does not converge."""
     X, y, names = load_a4a()[0]

@@ -40,8 +40,8 @@ def test_stays_with_the_gaussian_on_epilepsy() -> None:
 @pytest.mark.parametrize(
     ("formula", "load", "name"),
     [
-        (TOENAIL, load_toenail, "sd(Intercept|idnr)"),
-        pytest.param(HERS, load_hers, "sd(Intercept|pptid)", marks=pytest.mark.slow),
+        pytest.param(TOENAIL, load_toenail, "sd(Intercept|idnr)", marks=pytest.mark.needs_data),
+        pytest.param(HERS, load_hers, "sd(Intercept|pptid)", marks=[pytest.mark.slow, pytest.mark.needs_data]),
     ],
 )
 def test_goes_on_where_the_sd_is_off(formula: str, load, name: str) -> None:
@@ -88,6 +88,7 @@ def not_positive(*args: object) -> None:
     raise np.linalg.LinAlgError("Matrix is not positive definite")
 
 
+@pytest.mark.needs_data
 @pytest.mark.parametrize(
     ("part", "stand_in", "words"),
     [("weigh", lambda *args: None, "not finite around its mode"), ("propose", not_positive, "has no factor")],
@@ -106,6 +107,7 @@ def test_trouble_of_the_marginal_method_gives_the_gaussian_back(
         model.fit(method="marginal")
 
 
+@pytest.mark.needs_data
 def test_limits_of_rows_and_steps_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     model = natvi.glmm(TOENAIL, load_toenail(), family="bernoulli")
     assert model.fit(max_steps=3).method == "gva"
@@ -134,6 +136,7 @@ def test_an_sd_that_is_too_small_goes_on(monkeypatch: pytest.MonkeyPatch) -> Non
     assert 1.65 < days < 1.85 and gaussian < days / 1.05
 
 
+@pytest.mark.needs_data
 def test_the_first_screen_is_plain() -> None:
     model = natvi.glmm(TOENAIL, load_toenail(), family="bernoulli", prior={"sd": ("half_normal", 5.0)})
     for method in ("auto", "gva"):

@@ -1,6 +1,5 @@
 """The figures of the mixed-model door: bounds of the paper's examples, the sleep study, verdicts of trust."""
 
-import os
 from collections.abc import Callable
 from functools import cache
 from typing import NamedTuple
@@ -28,6 +27,7 @@ EXAMPLES = {
     "hers": Example(load_hers, "y ~ age + bmi + htnmeds + visit + (1 | pptid)", "bernoulli", 9172, 2031),
     "diabetes": Example(load_diabetes, "y ~ hba1c*diagnosis + (1 | patient_nbr)", "bernoulli", 45694, 16341),
 }
+AWAY = [pytest.param(name, marks=pytest.mark.needs_data) for name in ("toenail", "hers")]  # not in the package
 ELBO = {"epilepsy": -695.792, "toenail": -658.778, "hers": -5054.330}
 
 
@@ -47,7 +47,7 @@ def same_model(name: str, result: natvi.Result) -> bool:
     return data.startswith(f"{EXAMPLES[name].rows:,} rows in {EXAMPLES[name].groups:,} groups")
 
 
-@pytest.mark.parametrize("name", ELBO)
+@pytest.mark.parametrize("name", ["epilepsy", *AWAY])
 def test_bound_of_the_paper_examples(name: str) -> None:
     result = fit_example(name)
     assert same_model(name, result)
@@ -58,7 +58,7 @@ def test_bound_of_the_paper_examples(name: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.skipif("NATVI_DATA" not in os.environ, reason="NATVI_DATA is not set: the diabetes data are not here")
+@pytest.mark.needs_data
 def test_bound_of_the_diabetes_example() -> None:
     result = fit_example("diabetes")
     assert same_model("diabetes", result) and len(result.fixed_effects()) == 36
@@ -108,6 +108,7 @@ def test_a_correlation_that_may_be_one_is_not_trusted_to_the_gaussian() -> None:
     assert result.trust == "use with care" and "|Subject)" in result.trust_reasons[0]
 
 
+@pytest.mark.needs_data
 @pytest.mark.parametrize(("name", "group"), [("toenail", "idnr"), ("hers", "pptid")])
 def test_fits_to_use_with_care_name_the_sd(name: str, group: str) -> None:
     result = fit_example(name)

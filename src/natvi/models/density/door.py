@@ -8,12 +8,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.judge.far_away import judge_tail_powers
+from natvi.judge.tails import judge_tails
 from natvi.judge.trust import REFUSE, Trust
 from natvi.models.density.batches.fit import fit_rows
 from natvi.models.density.batches.opening import read_rows
 from natvi.models.density.bound import bound_of
 from natvi.models.density.climbing.fitting import Optimum, find_optimum
-from natvi.models.density.evaluator import Evaluator, LooksAtPoints
+from natvi.models.density.effort import warn_of_effort
+from natvi.models.density.evaluator import Evaluator, LooksAtPoints, read_pairs
 from natvi.models.density.hierarchy import Settings, fit_standardised, straighten
 from natvi.models.density.posterior import DensityFit
 from natvi.models.density.progress import Watch
@@ -133,6 +136,7 @@ def fit(
         opened = open_density(logdensity, space, seed)
         evaluator = opened.evaluator
         shape = choose_structure(structure, opened.density, opened.start)
+        warn_of_effort(evaluator, opened.start, shape, seed)
         with Watch(progress, checkpoint, keeping["checkpoint_seconds"], (logdensity, space.start, seed)) as loop:
             found = find_optimum(
                 *(evaluator, opened.start, shape),
@@ -149,6 +153,7 @@ def fit(
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
+    concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
     return Result(
         model=model,
         method=answer.method,
@@ -159,7 +164,7 @@ def fit(
         seconds=watch.read(),
         trace=found.state.trace,
         state=found.state,
-        check=lambda: answer.concerns,
+        check=lambda: concerns,
         steps=found.steps,
     )
 
@@ -174,6 +179,7 @@ def _fit_batches(
         done = fit_rows(logdensity, space, rows, settings, **options)
         found = done.found._replace(num_points=0)
         model = _model(done.evaluator, space, done.answer, found, done.notes, settings.seed)
+    concerns = (*done.answer.concerns, *_tails(model, done.answer))
     fitted = done.fitted
     elbo, elbo_se = done.answer.bound or (done.found.bound, 0.0)
     return Result(
@@ -187,7 +193,7 @@ def _fit_batches(
         seconds=watch.read(),
         trace=done.found.state.trace if fitted is None else fitted.trace,
         state=None if fitted is None else fitted.state,
-        check=lambda: done.answer.concerns,
+        check=lambda: concerns,
         steps=done.found.steps if fitted is None else fitted.steps,
     )
 
@@ -205,7 +211,7 @@ def _answer(opened: Opened, found: Optimum, space: Space, shape: Structure, sett
     answer = judge(
         *(evaluator, found, space.parameters.entries, settings.method, rng),
         shape.points("judge", len(space.start), seed),
-        elsewhere=lambda: fit_standardised(opened.density, space, shape, found, settings),
+        elsewhere=lambda: fit_standardised(opened.density, evaluator, space, shape, found, settings),
     )
     return answer if answer.bound else answer._replace(bound=bound)
 
@@ -214,7 +220,7 @@ def _climb_higher(
     opened: Opened, found: Optimum, space: Space, shape: Structure, settings: Settings, bound: tuple[float, float]
 ) -> Answer:
     """Hand the fit on to a flow or to NUTS, in coordinates in which a hierarchy is no funnel."""
-    straight = straighten(opened.density, space, shape, found, settings)
+    straight = straighten(opened.density, opened.evaluator, space, shape, found, settings)
     if straight is None:
         where, carry, evaluator, notes = found.wider, None, opened.evaluator, ()
     else:
@@ -223,6 +229,20 @@ def _climb_higher(
     place = Place(opened.density, where, carry, evaluator, found.rivals, settings.seed, settings.progress)
     answer = sample_nuts(place) if settings.method == "nuts" else fit_flow(place, space.parameters.entries)
     return answer._replace(gaussian=found.gaussian, notes=notes, bound=answer.bound or bound)
+
+
+def _tails(model: DensityFit, answer: Answer) -> tuple[Trust, ...]:
+    """Say which sds of the tables are chance, where these are made of draws."""
+    if not len(model.draws) or any(one.level == REFUSE for one in answer.concerns):
+        return ()
+    return judge_tails(model.parameters.entries, model.draws, answer.effective or float(len(model.draws)))
+
+
+def _powers(evaluator: Evaluator, found: Optimum, space: Space, seed: int) -> tuple[Trust, ...]:
+    """Say where the density falls off too slowly."""
+    if found.outcome in (Outcome.UNBOUNDED, Outcome.NONFINITE):
+        return ()
+    return judge_tail_powers(evaluator, found.gaussian, space.free.entries, np.random.default_rng([seed, 9]))
 
 
 def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust, ...]:
@@ -245,8 +265,7 @@ def _model(
 ) -> DensityFit:
     draws = answer.read
     if draws is None and not space.is_plain:
-        half = np.random.default_rng([seed, 4]).standard_normal((TABLE_DRAWS // 2, len(space.start)))
-        draws = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+        draws = read_pairs(evaluator, answer.gaussian, TABLE_DRAWS, np.random.default_rng([seed, 4]))
     return DensityFit(
         space.parameters,
         space.free,

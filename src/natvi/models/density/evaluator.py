@@ -6,7 +6,7 @@ NumPy's.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -67,15 +67,15 @@ class Evaluator:
         self.space = space
         self.points = 0  # looked at so far
 
-        def log_p(t: Array) -> Array:
+        def log_p(t: Array) -> tuple[Array, Array]:
             theta, log_det = (t, 0.0) if carry is None else carry(t)
-            return jnp.asarray(density(theta), t.dtype) + log_det
+            return jnp.asarray(density(theta), t.dtype) + log_det, theta
 
         def look(t: Array) -> tuple[Array, ...]:
-            value, gradient = jax.value_and_grad(log_p)(t)
+            (value, theta), gradient = jax.value_and_grad(log_p, has_aux=True)(t)
             if carry is None and space.is_plain:
                 return value, gradient
-            return value, gradient, space.read(t if carry is None else carry(t)[0])
+            return value, gradient, space.read(theta)
 
         with float64():
             self.at_once = program_of(look, len(space.start))
@@ -98,3 +98,16 @@ class Evaluator:
     def values(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, " s"]:
         """Return log p at many points."""
         return self(theta).values
+
+
+def read_pairs(evaluator: LooksAtPoints, gaussian: Any, count: int, rng: np.random.Generator) -> np.ndarray:
+    """Return the user's numbers `(count, k)` at antithetic draws of a Gaussian, a batch at a time."""
+    half = rng.standard_normal((count // 2, len(gaussian.mean)))
+    read: np.ndarray | None = None
+    for at in range(0, len(half), BATCH):
+        for sign, start in ((1.0, at), (-1.0, at + len(half))):
+            piece = evaluator(gaussian.at(sign * half[at : at + BATCH])).read
+            read = np.empty((2 * len(half), piece.shape[1])) if read is None else read
+            read[start : start + len(piece)] = piece
+    assert read is not None
+    return read

@@ -11,10 +11,10 @@ import numpy as np
 
 from natvi.models.density.bound import bound_of
 from natvi.models.density.climbing.fitting import Optimum, find_optimum
-from natvi.models.density.evaluator import Density, Evaluator
+from natvi.models.density.evaluator import Density, Evaluator, LooksAtPoints, read_pairs
 from natvi.models.density.space.maps import Space
 from natvi.models.density.structures.choice import SMALL, Structure
-from natvi.models.density.structures.layout import find_arrow
+from natvi.models.density.structures.layout import find_arrow_near
 from natvi.models.density.structures.standardised import Standardised, standardise
 from natvi.models.density.verdict import Answer, judge
 from natvi.run.outcome import Outcome
@@ -49,20 +49,22 @@ class Straightened(NamedTuple):
 
 
 def straighten(
-    density: Density, space: Space, structure: Structure, found: Optimum, settings: Settings
+    density: Density, look: LooksAtPoints, space: Space, structure: Structure, found: Optimum, settings: Settings
 ) -> Straightened | None:
     """Return the fit with standardised locals, or None where there are no locals, or no optimum.
 
     Args:
         density: The log-density of the free vector.
+        look: Its values and gradients at many points.
         space: From there to the user's numbers.
         structure: Of the first fit.
         found: Its optimum, about which the map is made.
         settings: What was asked for.
     """
     d, mean = len(space.start), found.gaussian.mean
-    layout = structure.layout or (find_arrow(density, mean) if d <= SMALL else None)
-    carry = None if layout is None else standardise(density, layout, mean)
+    sds = found.gaussian.sds
+    layout = structure.layout or (find_arrow_near(look, mean, sds) if d <= SMALL else None)
+    carry = None if layout is None else standardise(density, layout, look, mean, sds)
     if layout is None or carry is None:
         return None
     evaluator = Evaluator(density, space, carry)
@@ -86,10 +88,10 @@ def straighten(
 
 
 def fit_standardised(
-    density: Density, space: Space, structure: Structure, found: Optimum, settings: Settings
+    density: Density, look: LooksAtPoints, space: Space, structure: Structure, found: Optimum, settings: Settings
 ) -> Answer | None:
     """Return the answer found with standardised locals, or None; arguments as for `straighten`."""
-    straight = straighten(density, space, structure, found, settings)
+    straight = straighten(density, look, space, structure, found, settings)
     if straight is None:
         return None
     d, seed = len(space.start), settings.seed
@@ -98,8 +100,7 @@ def fit_standardised(
     answer = judge(evaluator, straight.optimum, space.parameters.entries, settings.method, rng, z)
     read = answer.read
     if read is None:
-        half = rng.standard_normal((DRAWS // 2, d))
-        read = evaluator(answer.gaussian.at(np.concatenate([half, -half]))).read
+        read = read_pairs(evaluator, answer.gaussian, DRAWS, rng)
     bound = bound_of(evaluator, straight.optimum, np.random.default_rng([seed, 7]))
     effective = answer.effective or DRAWS
     return Answer(answer.method, found.gaussian, read, answer.concerns, effective, (straight.note,), bound)

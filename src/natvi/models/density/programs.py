@@ -67,6 +67,11 @@ def program_of(function: Callable[[Array], tuple[Array, ...]], d: int) -> Progra
     return known._replace(arrays=arrays)
 
 
+def forget_programs() -> None:
+    """Forget all programs: the next fit compiles its own again."""
+    _programs.clear()
+
+
 def _hidden_arrays(jaxpr: Any) -> Iterator[Any]:
     """Return the arrays that inner functions of a trace hold, which its text does not show."""
     for equation in jaxpr.eqns:

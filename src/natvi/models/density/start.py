@@ -76,9 +76,16 @@ def _as_function(logdensity: Callable[[Any], Any], space: Space, width: Any) -> 
         value = logdensity(jax.tree.map(lambda leaf: leaf.astype(width), tree))
         if isinstance(value, float | int):
             return value + log_det
+        if value is None or isinstance(value, tuple | list | dict | str):
+            what = "nothing (None): end it with return" if value is None else f"a {type(value).__name__}: return a sum"
+            raise _NoNumberError(f"the log-density must return one number, and returned {what}.")
         return value if jnp.shape(value) else value + log_det.astype(jnp.result_type(value))
 
     return density
+
+
+class _NoNumberError(ValueError):
+    """The function returns something that is no array."""
 
 
 class _MixedPrecisionError(Exception):
@@ -92,6 +99,8 @@ def _trace(density: Density, start: np.ndarray) -> jax.ShapeDtypeStruct:
         if found.shape == () and found.dtype.kind == "f":
             jax.eval_shape(jax.grad(lambda t: jnp.asarray(density(t))), theta)
         return found
+    except _NoNumberError:
+        raise
     except (
         jax.errors.TracerArrayConversionError,
         jax.errors.ConcretizationTypeError,

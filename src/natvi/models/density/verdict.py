@@ -8,9 +8,10 @@ from scipy.special import ndtri
 
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
-from natvi.models.density.check import Moved, Weighed, draw_plainly, move_draws, weigh_gaussian
+from natvi.models.density.check import Weighed, weigh_gaussian
 from natvi.models.density.climbing.fitting import Optimum, Rival
 from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.moving import ROUNDS, Moved, draw_plainly, move_draws
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"
@@ -87,12 +88,18 @@ def judge(
             break
         if shape is None or one.hopeless:
             break
-    other = elsewhere() if method == "auto" else None
+    gaussian, best, read = max(weighed, key=lambda item: item[1].promise)
+    moved = move_draws(evaluator, gaussian, best, rng, rounds=1 if method == "auto" else ROUNDS)
+    answer = _after_moving(method, gaussian, best, read, moved, names, local, numbers)
+    if method != "auto" or (answer.method == "gaussian" and answer.is_sure):
+        return answer
+    other = elsewhere()
     if other is not None and other.is_sure:
         return other
-    gaussian, best, read = max(weighed, key=lambda item: item[1].promise)
-    moved = move_draws(evaluator, gaussian, best, rng)
-    return _after_moving(method, gaussian, best, read, moved, names, local, numbers)
+    if not moved.settled:
+        moved = move_draws(evaluator, gaussian, best, rng)
+        answer = _after_moving(method, gaussian, best, read, moved, names, local, numbers)
+    return answer
 
 
 def _after_moving(
@@ -127,10 +134,11 @@ def _after_moving(
         *(() if moved.change is None else (("change by finer steps, in sds", moved.change),)),
         *numbers,
     )
-    # draws that have settled are at hand: the Gaussian has to be right, not merely not clearly wrong. Among very many
-    # numbers the largest difference is chance, beyond the threshold too
+    # draws that have settled are at hand: the Gaussian has to be right, not merely not clearly wrong, by as much less
+    # than is allowed as the draws err. Among very many numbers the largest difference is chance, beyond that too
     right = bool(
-        np.all(np.abs(shift) < max(thresholds.SHIFT, slack)) and np.all(np.abs(change) < max(thresholds.CHANGE, slack))
+        np.all(np.abs(shift) < max(thresholds.SHIFT - error, slack))
+        and np.all(np.abs(change) < max(thresholds.CHANGE - error, slack))
     )
     if moved.settled and right and method != "psis":
         text = (

@@ -20,7 +20,14 @@ def group_codes(frame: pd.DataFrame, group: str, known: Any) -> tuple[np.ndarray
     Returns:
         Codes `(n,)`: from `len(known)` on groups never seen, in the order of their labels.
     """
-    return codes_of(read_column(frame, group), group, known)
+    try:
+        column = read_column(frame, group)
+    except ValueError as error:
+        raise ValueError(
+            f"{error} Without it, groups='new' predicts for a group never seen, groups='population' for the "
+            "typical one."
+        ) from error
+    return codes_of(column, group, known)
 
 
 def codes_of(labels: pd.Series, group: str, known: Any) -> tuple[np.ndarray, list[Any]]:

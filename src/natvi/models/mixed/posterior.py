@@ -17,19 +17,21 @@ from natvi.models.mixed.variance import (
     SharedCoordinates,
     component_names,
     fresh_effects,
+    precision_factors,
 )
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
-    apply_mean,
+    PROBABILITIES,
     check_word,
     drawn_columns,
+    drawn_means,
     gaussian_columns,
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
 
@@ -39,7 +41,7 @@ PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
-class MixedFit(SharedCoordinates, RegressionFit):
+class MixedFit(SharedCoordinates, HasTerms):
     """The posterior of a mixed model with everything needed to read it: here a Gaussian on the arrow.
 
     `rows` refers to the training data; a fit that was loaded from a file has none. `choice` says which method
@@ -80,6 +82,13 @@ class MixedFit(SharedCoordinates, RegressionFit):
         ]
         lines += [("choice", self.choice)] if self.choice else []
         return (*lines, *(("note", note) for note in self.notes))
+
+    def term_covariances(self, shared: np.ndarray) -> list[TermCovariance]:
+        """Return draws of the covariance of the random effects, in the coordinates of the fit: (W W')^-1."""
+        W = precision_factors(len(self.random_names), shared[:, self.omega_start :], self.correlated)
+        inverse = np.linalg.inv(W)
+        covariance = np.swapaxes(inverse, 1, 2) @ inverse
+        return [TermCovariance(self.group_name, slice(None), covariance)]
 
     @property
     def assumption(self) -> str:
@@ -137,6 +146,8 @@ class MixedFit(SharedCoordinates, RegressionFit):
         With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
         rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         check_word("groups", groups, GROUPS)
         if new_data is None:
@@ -166,6 +177,9 @@ class MixedFit(SharedCoordinates, RegressionFit):
 
     def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        if kind != "link" and self.family.mean_given is not None:
+            drawn = self.draws_for(rows, PREDICTIVE_DRAWS, 0)
+            return drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob)
         return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
 
     def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
@@ -225,7 +239,8 @@ class MixedFit(SharedCoordinates, RegressionFit):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its group's effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -250,7 +265,7 @@ class MixedFit(SharedCoordinates, RegressionFit):
         document = {
             "model": "glmm",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),

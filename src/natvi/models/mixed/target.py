@@ -12,8 +12,9 @@ from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
 from natvi.linalg.buckets import column_bucket
+from natvi.linalg.grouped_rows import RowLayout
 from natvi.models.mixed.filling import filled_prior
-from natvi.models.mixed.start import compiled_starting_point, starting_values, within_prior
+from natvi.models.mixed.start import GroupedDesign, compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
@@ -55,9 +56,41 @@ def build_target(
         The target with a start.
     """
     assert design.group_codes is not None and design.group_labels is not None
-    p, r, num_groups = design.X.shape[1], design.Z.shape[1], len(design.group_labels)
-    layout = layout_rows(design.group_codes, num_groups, fill_up)
+    layout = layout_rows(design.group_codes, len(design.group_labels), fill_up)
+    p = design.X.shape[1]
     filling = column_bucket(p, len(y)) - p if fill_up else 0
+    target = lay_out(design, y, family, prior, layout, weight, constant, filling=filling)
+    shared, information = starting_values(design, y, family, weight)
+    shared = np.insert(within_prior(shared, prior.scales), [p] * filling, 0.0)
+    start = compiled_starting_point(target, shared, np.asarray(information), layout.num_places)
+    return MixedTarget(target, start, layout.place_of_group)
+
+
+def lay_out(
+    design: GroupedDesign,
+    y: np.ndarray,
+    family: Family,
+    prior: Prior,
+    layout: RowLayout,
+    weight: np.ndarray | None = None,
+    constant: float = 0.0,
+    always_marked: bool = False,
+    filling: int = 0,
+) -> SumOfTerms:
+    """Lay the rows out by group and return the terms.
+
+    Args:
+        design: The columns.
+        y: As in `build_target`, like all that follows.
+        family: The response distribution.
+        prior: Of the shared coordinates.
+        layout: Where each row goes.
+        weight: How often each row counts.
+        constant: What the weighted rows lack.
+        always_marked: Whether to say which places hold a group even where all do.
+        filling: How many columns of zeros to put after those of the model.
+    """
+    p, r = design.X.shape[1], design.Z.shape[1]
     X = np.concatenate([design.X.T, np.zeros((filling, len(y)))]) if filling else design.X.T
 
     def put(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
@@ -73,14 +106,12 @@ def build_target(
     )
     weights, real = None if weight is None else put(weight), layout.real_groups()
     likelihood = LikelihoodRows(rows, put(y), family, weight=weights, constant=jax.device_put(np.asarray(constant)))
+    if real is None and always_marked:
+        real = np.ones(layout.num_places, dtype=bool)
     effects = RandomEffectsPrior(
-        r, p + filling + int(family.has_dispersion), design.correlated, None if real is None else jax.device_put(real)
+        r, p + filling + family.num_extras, design.correlated, None if real is None else jax.device_put(real)
     )
-    target = SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
-    shared, information = starting_values(design, y, family, weight)
-    shared = np.insert(within_prior(shared, prior.scales), [p] * filling, 0.0)
-    start = compiled_starting_point(target, shared, np.asarray(information), layout.num_places)
-    return MixedTarget(target, start, layout.place_of_group)
+    return SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:

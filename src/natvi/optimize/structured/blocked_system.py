@@ -10,7 +10,7 @@ from natvi.derivatives import exact_derivatives
 from natvi.derivatives.exact import ExactTarget
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector, small_blocks
-from natvi.linalg.blocked import BlockedMatrix, CrossPattern
+from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern
 from natvi.optimize.system import Evaluated, Packed
 
 

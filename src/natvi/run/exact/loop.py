@@ -38,14 +38,14 @@ class LoopState(NamedTuple):
     trace: Float[Array, " steps"]
 
 
-@quick_jit
-def _begin(system: System, start: Any) -> LoopState:
+def begin(system: System, start: Any) -> LoopState:
+    """Return the state before the first iteration."""
     state = LoopState(ascent_init(system, start), jnp.full(TRACE_LENGTH, jnp.nan))
     # weakly typed numbers would make the second chunk, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, a.dtype), state)
 
 
-def _chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]) -> LoopState:
+def chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: Float[Array, ""]) -> LoopState:
     """Iterate as `run_chunk` does; it is compiled in two ways below."""
 
     def unfinished(state: LoopState) -> Array:
@@ -58,8 +58,9 @@ def _chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: F
     return jax.lax.while_loop(unfinished, step, state)
 
 
-_quick_chunk = quick_jit(_chunk, donate_argnums=1)
-_thorough_chunk = jax.jit(_chunk, donate_argnums=1)
+_begin = quick_jit(begin)
+_quick_chunk = quick_jit(chunk, donate_argnums=1)
+_thorough_chunk = jax.jit(chunk, donate_argnums=1)
 
 
 @quick_jit

@@ -12,6 +12,7 @@ from natvi.optimize.fixed_point import SYSTEMS, newton_start
 from natvi.run.compiled_code import quick_jit
 from natvi.run.exact.loop import LoopState, climb
 from natvi.run.fitted import Fitted
+from natvi.run.hosts import Hosts
 from natvi.target.design_rows import DesignRows
 
 SAMPLE_ROWS = 4096  # rows that the first Newton steps look at where there are very many
@@ -29,6 +30,7 @@ def climb_rows(
     progress: bool = False,
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
+    hosts: Hosts | None = None,
 ) -> Fitted:
     """Maximise the exact bound of a generalized linear model.
 
@@ -41,6 +43,7 @@ def climb_rows(
         progress: Whether to show progress on the standard error stream after a second.
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
         checkpoint_seconds: The least time between two writes.
+        hosts: As for `climb`.
 
     Returns:
         The Gaussian with the last state, the outcome, the bound and its trace.
@@ -57,6 +60,7 @@ def climb_rows(
         progress=progress,
         checkpoint=checkpoint,
         checkpoint_seconds=checkpoint_seconds,
+        hosts=hosts,
     )
 
 
@@ -101,6 +105,9 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta
+    start_extras = getattr(target.family, "start_extras", None)
+    if start_extras is not None:
+        return jnp.append(beta, start_extras(y, X @ beta + (0.0 if offset is None else offset), w))
     if target.rows.X.shape[0] <= p:
         # the rows can be met exactly, and the likelihood alone would let the dispersion vanish
         size = jnp.std(rough)

@@ -85,6 +85,16 @@ def test_gva_is_narrow_about_sds_of_few_levels_and_auto_mends_it(gva, auto):
     assert auto.fixed_effects().loc["x", "mean"] == pytest.approx(gva.fixed_effects().loc["x", "mean"], abs=1e-3)
 
 
+def test_large_data_are_judged_by_mode_and_curvature(table, monkeypatch):
+    from natvi.models.mixed.crossed import auto as choosing
+
+    model = natvi.glmm("y ~ x + (1 | plate) + (1 | sample)", table)
+    monkeypatch.setattr(choosing, "_too_large", lambda stage: "large")
+    fit = model.fit()
+    assert fit.method == "gva" and fit.trust == "use with care"
+    assert any("log sd(Intercept|sample)" in reason for reason in fit.trust_reasons), fit.trust_reasons
+
+
 def test_tables_and_predictions_know_each_factor(table, auto):
     effects = auto.random_effects()
     assert list(effects["group"].unique()) == ["plate", "sample"] and len(effects) == PLATES + SAMPLES
@@ -121,6 +131,41 @@ def test_one_factor_written_as_a_combination_gives_the_bound_of_the_arrow(table)
     assert (arrow.structure, blocked.structure) == ("arrow", "blocked")
     assert blocked.elbo == pytest.approx(arrow.elbo, abs=1e-5)
     np.testing.assert_allclose(blocked.summary().to_numpy(), arrow.summary().to_numpy(), rtol=2e-3, atol=1e-4)
+
+
+def test_shares_of_variance_are_those_of_the_draws(auto):
+    draws = auto.sample(2000, random_effects=False)
+    plate, sample, sigma = (draws[name] ** 2 for name in ("sd(Intercept|plate)", "sd(Intercept|sample)", "sigma"))
+    found = auto.icc()
+    assert list(found.index) == ["plate", "sample", "together"]
+    assert found.loc["sample", "mean"] == pytest.approx(np.mean(sample / (plate + sample + sigma)), abs=1e-9)
+    assert found.loc["together", "mean"] == pytest.approx(found["mean"].iloc[:2].sum(), abs=1e-9)
+
+
+@pytest.mark.parametrize("by", ["plate", "day"])
+def test_leaving_levels_out_integrates_their_own_effects(table, gva, by):
+    fit, rows, few = gva.model, gva.model.training_rows(), 4
+    drawn = fit.draws_for(rows.covariates, few, 0)
+    codes, known = pd.factorize(table[by])
+    values = fit.block_values(rows, drawn, codes, len(known))
+    others = rows.Z.copy()
+    others[:, 0] = 0.0  # the plate's effect, which no other block knows of
+    eta = drawn.covariates._replace(Z=others).predictors(drawn.shared, drawn.local)
+    same = rows.codes[:, 0][:, None] == rows.codes[:, 0]
+    for s, (log_sigma, omega) in enumerate(drawn.shared[:, 2:4]):
+        covariance = np.exp(2 * log_sigma) * np.eye(len(codes)) + np.exp(-2 * omega) * same
+        for block in (0, 3):
+            own = codes == block
+            exact = multivariate_normal(eta[s, own], covariance[np.ix_(own, own)]).logpdf(rows.y[own])
+            assert values[s, block] == pytest.approx(exact, abs=1e-8)
+    assert gva.loo_groups(by, num_draws=100).unit == "groups"
+
+
+def test_levels_of_two_factors_in_one_block_are_refused(table):
+    fit = natvi.glmm("y ~ (1 | day/plate)", table).fit(method="gva")
+    assert len(fit.loo_groups("plate", num_draws=50).elpd_each) == PLATES
+    with pytest.raises(ValueError, match="several factors, day, plate:day"):
+        fit.loo_groups("day")
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from natvi.run.outcome import Outcome
 
 FAR_STARTS, FAR_SDS, FAR_STEPS = 2, 8.0, 60  # further climbs, and how far away they start
 FAR_MOST = 1000  # dimensions, beyond which a direction taken at random says little of other modes
+SAME_PLACE = 0.5  # sds: a climb that comes so close has come back
 APART, WORSE = 4.0, 12.0  # sds and nats: a rival is a place of its own, and not much worse
 
 
@@ -113,12 +114,16 @@ def _look_around(
 ) -> tuple[Climbed, tuple[Rival, ...]]:
     """Climb again from far away on both sides; return the best end and the others."""
     here = first.state.gaussian
+
+    def is_back(state: ClimbState) -> bool:
+        return here.distance(state.gaussian.mean) < SAME_PLACE
+
     direction = rng.standard_normal((1, len(here.mean)))
     ends = [first]
     for sign in (1.0, -1.0)[:FAR_STARTS]:
-        away = here._replace(mean=here.at(sign * FAR_SDS * direction / np.sqrt(1.0))[0])
+        away = here._replace(mean=here.at(sign * FAR_SDS * direction)[0])
         with np.errstate(all="ignore"):
-            found = climb(evaluator, ClimbState.at(away), z, FAR_STEPS)
+            found = climb(evaluator, ClimbState.at(away), z, FAR_STEPS, is_back)
         if found.outcome is Outcome.CONVERGED:
             ends.append(found)
     best = max(ends, key=lambda end: end.bound if end is not first else end.bound + 0.05)

@@ -10,7 +10,8 @@ from jaxtyping import Array, Float
 from natvi.judge import thresholds
 from natvi.judge.trust import CARE, GOOD, Trust
 from natvi.metrics.psis import resample, smooth_weights
-from natvi.models.density.check import Moved, Weighed, move_draws
+from natvi.models.density.check import Weighed
+from natvi.models.density.moving import Moved, move_draws
 from natvi.models.density.rungs.place import Place
 from natvi.models.density.verdict import NEXT, Answer, differences, local_evidence
 

@@ -25,6 +25,9 @@ ROOT_TWO = np.sqrt(2.0)
 
 _push = quick_jit(lambda T, local, shared: jax.vmap(lambda a, b: T.solve_transposed(ArrowVector(a, b)))(local, shared))
 _solve = quick_jit(lambda T, local, shared: jax.vmap(lambda a, b: T.solve(ArrowVector(a, b)))(local, shared))
+_pull = quick_jit(
+    lambda T, local, shared: jax.vmap(lambda a, b: T.transposed_product(ArrowVector(a, b)))(local, shared)
+)
 _multiply = quick_jit(lambda T, F: T.multiply(F))
 _sds = quick_jit(lambda T: T.inverse_column_norms())
 
@@ -87,6 +90,10 @@ class Arrow(NamedTuple):
     def whiten(self, gradients: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
         """Return T^-1 g of every gradient."""
         return self._apply(_solve, gradients)
+
+    def coordinates(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return z with theta = mu + T^-T z."""
+        return self._apply(_pull, theta - self.mean)
 
     def _apply(self, program: Any, x: np.ndarray) -> np.ndarray:
         with float64():

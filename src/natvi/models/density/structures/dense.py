@@ -60,6 +60,10 @@ class Dense(NamedTuple):
         """Return C z."""
         return z @ self.root.T
 
+    def coordinates(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return z with theta = mu + C z."""
+        return np.linalg.solve(self.root, (theta - self.mean).T).T
+
     def distance(self, mean: Float[np.ndarray, " d"]) -> float:
         """Return how many sds away another mean is."""
         return float(np.linalg.norm(np.linalg.solve(self.root, mean - self.mean)))

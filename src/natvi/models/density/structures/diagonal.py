@@ -41,6 +41,10 @@ class Diagonal(NamedTuple):
         """Return C' g of every gradient."""
         return gradients * self.sds
 
+    def coordinates(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s d"]:
+        """Return z with theta = mu + C z."""
+        return (theta - self.mean) / self.sds
+
     def distance(self, mean: Float[np.ndarray, " d"]) -> float:
         """Return how many sds away another mean is."""
         return float(np.linalg.norm((mean - self.mean) / self.sds))

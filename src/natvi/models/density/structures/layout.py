@@ -23,6 +23,7 @@ LARGEST_SHARED = 300
 FEW = 300  # dimensions in which every limit is tried
 MOST_OF_FEW = 16  # shared numbers, where these may be up to half of all
 FULL = 0.25  # share of a column that is not zero, from which the Hessian counts as full
+STEP, ROUNDING = 1e-3, 1e-6  # of differences, in sds; entries below are rounding, relative to a column's largest
 DISTURBANCE = 0.1  # around the start: at zero some products vanish that do not elsewhere
 
 
@@ -103,6 +104,38 @@ def _columns(density: Callable[..., Any], start: np.ndarray) -> list[np.ndarray]
             for j, row in zip(at, kept, strict=True):
                 found[j] = np.flatnonzero(row)
     return found
+
+
+def find_arrow_near(
+    look: Callable[[Float[np.ndarray, "s d"]], Any], mean: Float[np.ndarray, " d"], sds: Float[np.ndarray, " d"]
+) -> Layout | None:
+    """Return the arrow on which the Hessian lies around a Gaussian, by differences of gradients: nothing is compiled.
+
+    Args:
+        look: From points to what has their gradients.
+        mean: Of the Gaussian.
+        sds: Of its coordinates, in which the entries are measured.
+    """
+    d, rng = len(mean), np.random.default_rng(0)
+    point = mean + DISTURBANCE * sds * rng.uniform(-1, 1, d)
+    H = differences(look, point, sds, np.eye(d))
+    if not np.all(np.isfinite(H)):
+        return None
+    size = np.abs(H * sds)
+    return arrow_of([np.flatnonzero(row > ROUNDING * np.max(row, initial=1e-300)) for row in size])
+
+
+def differences(
+    look: Callable[[Float[np.ndarray, "s d"]], Any],
+    point: Float[np.ndarray, " d"],
+    sds: Float[np.ndarray, " d"],
+    directions: Float[np.ndarray, "k d"],
+) -> Float[np.ndarray, "k d"]:
+    """Return Hessian-vector products H (sds * v) by differences of gradients to both sides."""
+    steps = STEP * sds * directions
+    with np.errstate(all="ignore"):
+        ahead, behind = np.split(look(np.concatenate([point + steps, point - steps])).gradients, 2)
+        return (ahead - behind) / (2.0 * STEP)
 
 
 def arrow_of(columns: list[np.ndarray]) -> Layout | None:

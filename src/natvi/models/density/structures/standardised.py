@@ -22,8 +22,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from natvi.linalg.small_blocks import cholesky, solve_lower, solve_upper
-from natvi.models.density.structures.layout import Layout
-from natvi.x64 import float64
+from natvi.models.density.structures.layout import Layout, differences
 
 LEAST_GROUPS = 3
 LEAST_PIVOT = 1e-6  # of a block, relative to that of the point at which the map was made
@@ -36,23 +35,22 @@ class Standardised(NamedTuple):
         density: The log-density of the free vector.
         layout: Which numbers are local.
         about: The free vector with u0 in its local places.
-        blocks: Of minus the Hessian there, `(r, r, n)`; None while they are not known.
+        blocks: Of minus the Hessian there, `(r, r, n)`.
     """
 
     density: Callable[[Array], Any]
     layout: Layout
     about: Float[np.ndarray, " d"]
-    blocks: Float[np.ndarray, "r r n"] | None = None
+    blocks: Float[np.ndarray, "r r n"]
 
     def __call__(self, t: Float[Array, " d"]) -> tuple[Float[Array, " d"], Float[Array, ""]]:
         """Return the free vector and the log-determinant."""
         has, at = self.layout.local >= 0, self._places()
         phi = jnp.asarray(self.about).at[self.layout.shared].set(t[self.layout.shared])
         gradient, blocks = self._derivatives(phi)
-        if self.blocks is not None:
-            scale = np.einsum("iin->in", self.blocks)
-            sound = jnp.all(jnp.isfinite(blocks), axis=(0, 1)) & _is_positive(blocks, LEAST_PIVOT * scale)
-            blocks = jnp.where(sound, blocks, self.blocks)
+        scale = np.einsum("iin->in", self.blocks)
+        sound = jnp.all(jnp.isfinite(blocks), axis=(0, 1)) & _is_positive(blocks, LEAST_PIVOT * scale)
+        blocks = jnp.where(sound, blocks, self.blocks)
         K = cholesky(blocks)
         step = solve_upper(K, solve_lower(K, gradient))
         v = jnp.where(has, t.at[at].get(mode="fill", fill_value=0.0), 0.0)
@@ -98,28 +96,52 @@ def _is_positive(blocks: Float[Array, "r r n"], least: np.ndarray) -> Array:
     return sound
 
 
-def standardise(density: Callable[[Array], Any], layout: Layout, about: Float[np.ndarray, " d"]) -> Standardised | None:
+def standardise(
+    density: Callable[[Array], Any],
+    layout: Layout,
+    look: Callable[[Float[np.ndarray, "s d"]], Any],
+    about: Float[np.ndarray, " d"],
+    sds: Float[np.ndarray, " d"],
+) -> Standardised | None:
     """Return the map made at a point, or None where it would not be one.
 
     Args:
         density: The log-density of the free vector.
         layout: Of the hierarchy.
+        look: From points to what has their gradients.
         about: A point in the middle of the posterior, its locals u0.
+        sds: Of all numbers, there.
 
     Example:
+        >>> from natvi.models.density.evaluator import Evaluator
+        >>> from natvi.models.density.space.maps import open_space
         >>> from natvi.x64 import float64
         >>> def funnel(t):
         ...     return -0.5 * jnp.sum(t[1:] ** 2) * jnp.exp(-t[0]) - 2.0 * t[0] - 0.5 * (t[0] / 3) ** 2
+        >>> layout = Layout(np.arange(1, 5)[None], np.array([0]))
         >>> with float64():
-        ...     carry = standardise(funnel, Layout(np.arange(1, 5)[None], np.array([0])), np.zeros(5))
+        ...     look = Evaluator(funnel, open_space(np.zeros(5)))
+        ...     carry = standardise(funnel, layout, look, np.zeros(5), np.ones(5))
         ...     theta, _ = carry(jnp.array([2.0, 1.0, 0.0, -1.0, 3.0]))
         >>> (np.asarray(theta) / np.exp(1.0))[1:].round(6).tolist()
         [1.0, 0.0, -1.0, 3.0]
     """
     if layout.local.shape[1] < LEAST_GROUPS or not len(layout.shared):
         return None
-    found = Standardised(density, layout, about)
-    with float64():
-        blocks = np.asarray(jax.jit(lambda t: found._derivatives(t)[1])(jnp.asarray(about)))
-        sound = np.all(np.isfinite(blocks)) and np.all(np.linalg.eigvalsh(np.moveaxis(blocks, -1, 0)) > 0)
-    return found._replace(blocks=blocks) if sound else None
+    blocks = _blocks_near(layout, look, about, sds)
+    sound = np.all(np.isfinite(blocks)) and np.all(np.linalg.eigvalsh(np.moveaxis(blocks, -1, 0)) > 0)
+    return Standardised(density, layout, about, blocks) if sound else None
+
+
+def _blocks_near(
+    layout: Layout, look: Callable[..., Any], about: np.ndarray, sds: np.ndarray
+) -> Float[np.ndarray, "r r n"]:
+    """Return the blocks of minus the Hessian at a point: groups do not meet, so that all move at once."""
+    at, has = np.maximum(layout.local, 0), layout.local >= 0
+    directions = np.zeros((len(at), len(about)))
+    for k, (places, there) in enumerate(zip(layout.local, has, strict=True)):
+        directions[k, places[there]] = 1.0
+    products = differences(look, about, sds, directions)  # of row k: H (sds * v_k)
+    blocks = -np.stack([products[k][at] / sds[at[k]] for k in range(len(at))], axis=1)
+    own = has[:, None] & has[None]
+    return np.where(own, 0.5 * (blocks + blocks.swapaxes(0, 1)), np.eye(len(at))[..., None])

@@ -1,9 +1,10 @@
 """Generalized linear models from rows that do not fit into memory.
 
 A first pass counts and checks the rows, and takes a random sample. The sample is fitted exactly; its Gaussian, with the
-information scaled up to all rows, is the start of a stochastic fit on minibatches, whose coordinates are measured in
-posterior sds of that start. Two last passes over all rows move the mean by one exact step and give the exact bound with
-the expected gradient, which tells how far the fit is from its optimum.
+information scaled up to all rows, is where a fit starts. Exact steps, `optimizer="ascent"`, are a pass over all rows
+each, of all processes (`natvi.models.linear.spread.exact`). Noisy steps look at minibatches, in coordinates measured in
+posterior sds of that start; two last passes over all rows then move the mean by one exact step and give the exact bound
+with the expected gradient, which tells how far the fit is from its optimum.
 """
 
 from dataclasses import dataclass
@@ -14,17 +15,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_streamed
+from natvi.formula.margins import plain_products
 from natvi.gaussian import CovarianceGaussian
+from natvi.hosts.collect import collect, count
 from natvi.linalg import DenseFactor, DiagonalFactor
 from natvi.models.linear.batches.ending import finish, judge_shift
 from natvi.models.linear.batches.source import RowSource
-from natvi.models.linear.batches.survey import Survey, prior_of_survey, survey_rows
 from natvi.models.linear.methods import START_SD, build_target, column_scales, run_algorithm, unscaled
 from natvi.models.linear.posterior import GlmFit
+from natvi.models.linear.spread.exact import RowsOfPasses, fit_by_passes
 from natvi.models.regression.options import check_options, check_structure, choose_method
-from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.prior.choice import Prior, choose_prior
+from natvi.models.regression.prior.data import PriorData
+from natvi.models.regression.spread.moments import standard_form
+from natvi.models.regression.spread.survey import Survey, response_of, survey_rows
 from natvi.result import Result
+from natvi.run import Fitted
 from natvi.run.batches.row_batches import check_batch_size
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.rows import climb_rows
@@ -32,6 +39,7 @@ from natvi.target.design_rows import DesignRows
 from natvi.x64 import float64
 
 BATCH_ROWS = 1000
+NOT_KEPT = "rows read in pieces and not kept"
 NOTE = "rows read in pieces and not kept: the start is an exact fit to {:,} of them"
 
 
@@ -58,7 +66,7 @@ class GlmBatchModel:
     def fit(
         self,
         *,
-        optimizer: str = "snngm",
+        optimizer: str | None = None,
         order: int | str = 1,
         step_size: float | None = None,
         batch_size: int | None = None,
@@ -66,16 +74,18 @@ class GlmBatchModel:
         num_samples: int = 1,
         seed: int = 0,
         max_steps: int | None = None,
+        tolerance: float = 1e-8,
         state: Any = None,
         progress: bool = False,
         checkpoint: str | Path | None = None,
         checkpoint_seconds: float = 2.0,
     ) -> Result:
-        """Fit the Gaussian variational approximation by noisy steps on minibatches.
+        """Fit the Gaussian variational approximation by noisy steps on minibatches, or by exact steps over all rows.
 
         Args:
             optimizer: "snngm", "nagm", "adam", "nadam", "pga", "vogn", in (mu, C); with independent
-                coordinates "ivon" too.
+                coordinates "ivon" too. "ascent" takes exact steps, each a pass over all rows: few, and without noise.
+                By default "snngm", where rows lie in many processes "ascent".
             order: 1 for first derivatives of the log-density, 2 for second, "exact" for their expectations under the
                 Gaussian, without draws.
             step_size: By default the optimizer's own.
@@ -83,7 +93,8 @@ class GlmBatchModel:
             buffer_rows: For an iterator: rows held for shuffling; by default ten batches.
             num_samples: Draws per step.
             seed: The same seed gives the same bits.
-            max_steps: Steps at most; by default 100,000.
+            max_steps: Steps at most; by default 100,000 noisy or 500 exact ones.
+            tolerance: For "ascent": the fit stops when the bound will rise by no more than this, relative to its size.
             state: `result.state` of an earlier fit of the same model, to go on from.
             progress: Show progress when the fit takes over a second.
             checkpoint: A file that keeps the state, so that a killed fit goes on where it was.
@@ -92,12 +103,20 @@ class GlmBatchModel:
         Returns:
             The result, converged or not. Its bound is exact, by two more passes over all rows; its trace is noisy.
         """
+        if optimizer is None:
+            optimizer = "snngm" if count() == 1 else "ascent"
         noise: dict[str, Any] = {"order": order, "step_size": step_size, "num_samples": num_samples, "seed": seed}
         chosen = choose_method(("gva",), "gva", optimizer, noise, self.structure)
-        if not chosen.is_noisy:
-            raise ValueError("optimizer='ascent' needs all rows in memory; rows in batches take noisy steps: 'snngm'.")
         keeping: dict[str, Any] = {"state": state, "progress": progress, "checkpoint": checkpoint}
-        keeping = check_options(max_steps, 100_000, 1e-8, **keeping, checkpoint_seconds=checkpoint_seconds)
+        keeping |= {"checkpoint_seconds": checkpoint_seconds}
+        if not chosen.is_noisy:
+            return self._fit_exactly(check_options(max_steps, 500, tolerance, **keeping) | {"tolerance": tolerance})
+        if count() > 1:
+            raise ValueError(
+                f"optimizer={optimizer!r} takes noisy steps, and rows in {count()} processes are fitted by exact ones. "
+                "Leave it out, or give optimizer='ascent'."
+            )
+        keeping = check_options(max_steps, 100_000, 1e-8, **keeping)
         n = self.survey.num_rows
         size = check_batch_size(min(BATCH_ROWS, n) if batch_size is None else batch_size, n)
         watch = Stopwatch()
@@ -108,6 +127,31 @@ class GlmBatchModel:
             fitted = run_algorithm(target, start, batches, optimizer=chosen.optimizer, **noise, **keeping)
             ending = finish(self.source, target, scales, jax.tree.map(jnp.asarray, fitted.gaussian))
             mean, factor = unscaled(ending.gaussian, scales)
+        note = NOTE.format(len(self.survey.sample.y))
+        fitted = fitted._replace(elbo=ending.elbo)
+        return self._result(fitted, mean, factor, chosen.optimizer, watch, note, ending.shift)
+
+    def _fit_exactly(self, options: dict[str, Any]) -> Result:
+        watch = Stopwatch()
+        # the source gives its rows in the coordinates of the prior
+        rows = RowsOfPasses(self.source.read, self.survey, lambda X: X, keep=False, words=self.prior.description)
+        with float64():
+            fitted = fit_by_passes(rows, self.family, self.prior, self.structure, **options)
+        mean, factor = fitted.gaussian.mean, fitted.gaussian.factor[0]
+        # the first numbers of the residual are the step of the mean in posterior sds
+        shift = np.asarray(fitted.state.ascent.residual.shared)[: len(mean)]
+        return self._result(fitted, mean, factor, "ascent", watch, NOT_KEPT, shift)
+
+    def _result(
+        self,
+        fitted: Fitted,
+        mean: np.ndarray,
+        factor: np.ndarray,
+        optimizer: str,
+        watch: Stopwatch,
+        note: str,
+        shift: np.ndarray,
+    ) -> Result:
         model = GlmFit(
             formula=None,
             family=self.family,
@@ -115,23 +159,23 @@ class GlmBatchModel:
             mean=mean,
             factor=factor,
             prior=self.prior,
-            num_rows=n,
-            notes=(*self.source.notes, NOTE.format(len(self.survey.sample.y))),
+            num_rows=self.survey.num_rows,
+            notes=(*self.source.notes, note),
             intercept=self.intercept,
             has_offset=self.source.has_offset,
         )
         return Result(
             model=model,
             method="gva",
-            optimizer=chosen.optimizer,
+            optimizer=optimizer,
             structure=self.structure,
             outcome=fitted.outcome,
-            elbo=ending.elbo,
+            elbo=fitted.elbo,
             elbo_se=0.0,
             seconds=watch.read(),
             trace=fitted.trace,
             state=fitted.state,
-            check=lambda: judge_shift(ending.shift),
+            check=lambda: judge_shift(shift),
             steps=fitted.steps,
         )
 
@@ -179,6 +223,19 @@ def grown(factor: np.ndarray, prior_sd: np.ndarray, times: float) -> np.ndarray:
     return np.linalg.inv(root).T
 
 
+def _prior(prior: Any, family: Family, survey: Survey, names: tuple[str, ...]) -> Prior:
+    """Return the prior that all rows in memory would have had; yes and no with an offset are taken from the sample."""
+    rows = survey.sample
+
+    def look(K: np.ndarray, chosen: np.ndarray) -> Any:
+        raise AssertionError("columns that are numbers by themselves are no products")
+
+    standard = standard_form(survey.X, plain_products(len(names)), True, look)
+    response, none = response_of(survey, family, standard.has_constant), np.zeros((len(rows.y), 0))
+    data = PriorData(rows.y, rows.X, none, rows.offset, rows.weight, standard=standard, response=response)
+    return choose_prior(prior, family, data, names=names)
+
+
 def glm_batches(
     source: Any,
     num_rows: int | None = None,
@@ -198,7 +255,7 @@ def glm_batches(
         source: Arrays, which may be memory-mapped files: a pair (X, y), or a dict with `X` `(n, p)`, `y` `(n,)` and
             perhaps `offset`, `weights` and `trials`. Or a function of the epoch's number that returns a fresh iterator
             over such pieces, of any lengths: the same rows in every epoch.
-        num_rows: The number of rows; where it is given, another number is an error.
+        num_rows: The number of rows, of this process where there are several; another number is then an error.
         family: As for `natvi.glm`.
         link: As for `natvi.glm`.
         names: Names of the columns; by default x0, x1, ...
@@ -221,14 +278,15 @@ def glm_batches(
         >>> model.survey.num_rows
         400
     """
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
-    survey = survey_rows(rows, chosen)
-    rows.num_rows = survey.num_rows
+    known = [size for size in collect(num_rows) if size is not None]
+    survey = survey_rows(rows.read, chosen, tuple(known) if len(known) == count() else None)
+    rows.num_rows = survey.own_rows
     if not rows.names and not chosen.has_dispersion:
         raise ValueError("the model has no coefficients: X has no columns. Give some, or intercept=True.")
-    chosen_prior = prior_of_survey(prior, chosen, survey, rows.names)
+    chosen_prior = _prior(prior, chosen, survey, rows.names)
     rows.coordinates = chosen_prior.coordinates
     sample = survey.sample._replace(X=rows.coordinates.columns(survey.sample.X))
     return GlmBatchModel(chosen, rows, survey._replace(sample=sample), chosen_prior, structure, intercept)

@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from natvi.families.table import find_family
+from natvi.families.table import find_streamed
+from natvi.hosts.collect import collect, is_first, total
 from natvi.judge.trust import CARE, Trust
 from natvi.models.mixed.batches.posterior import BatchedFit
 from natvi.models.mixed.batches.state import BatchNames, BatchState, BatchWorker, make_worker
@@ -43,6 +44,8 @@ def fit_mixed_batches(
     progress: bool = False,
 ) -> Result:
     """Fit a mixed model to data that come in batches of whole groups.
+
+    After `natvi.hosts.join()` the source holds this process's groups: the processes visit their batches side by side.
 
     The fit stops when the bound, from one epoch to the next, has changed by less than `gap` nats twice in a row, and
     the rate at which the changes shrink leaves less than that to come. One more pass then computes the bound exactly.
@@ -76,17 +79,18 @@ def fit_mixed_batches(
     """
     if not gap > 0 or isinstance(max_epochs, bool) or max_epochs < 1:
         raise ValueError(f"gap and max_epochs must be positive; got {gap!r} and {max_epochs!r}.")
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     watch = Stopwatch()
     with float64():
         worker = make_worker(source, chosen, prior, names, blocks, state)
-        with StepProgress(progress, "epochs") as line, Interruption() as interruption:
+        with StepProgress(progress and is_first(), "epochs") as line, Interruption() as interruption:
             outcome = _run(source, worker, gap, max_epochs, line, interruption)
             elbo = worker.bound()
             if outcome in (Outcome.CONVERGED, Outcome.MAX_STEPS):
                 elbo = worker.exact_bound(source)
     done = worker.state
-    model = BatchedFit(chosen, worker.names, done.mean, done.precision, worker.prior, source.num_groups, done.blocks)
+    num_groups = sum(collect(source.num_groups))
+    model = BatchedFit(chosen, worker.names, done.mean, done.precision, worker.prior, num_groups, done.blocks)
     return Result(
         model=model,
         method="gva",
@@ -111,10 +115,15 @@ def _run(
     interruption: Interruption,
 ) -> Outcome:
     while len(worker.state.trace) < max_epochs:
-        for batch in source.read(len(worker.state.trace)):
+        batches = source.read(len(worker.state.trace))
+        while True:
+            batch = next(batches, None)
+            left, asked = map(float, total((np.float64(batch is not None), np.float64(interruption.asked))))
+            if not left:
+                break
             if not worker.visit(batch):
                 return Outcome.NONFINITE
-            if interruption.asked:
+            if asked:
                 return Outcome.INTERRUPTED
         worker.end_epoch()
         line.update(len(worker.state.trace), worker.state.trace[-1])

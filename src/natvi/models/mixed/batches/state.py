@@ -8,11 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from natvi.families.table import Family
+from natvi.hosts.collect import checked, collect, is_first, of_first, total
 from natvi.linalg.grouped_rows import chunk_size
 from natvi.models.mixed.batches.rows import batch_target
 from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
 from natvi.models.mixed.target import prior_terms
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import extra_names
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.run import climb_groups
@@ -26,6 +27,7 @@ from natvi.run.batches.group_steps import (
     unflatten_blocks,
 )
 from natvi.run.batches.group_store import GroupStore
+from natvi.run.hosts import Hosts
 from natvi.target import SumOfTerms
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.x64 import to_host
@@ -45,12 +47,13 @@ class BatchNames(NamedTuple):
 
     def shared(self, family: Family) -> tuple[str, ...]:
         """Return the names of the shared coordinates."""
-        dispersion = dispersion_name(family, self.fixed)
+        names = extra_names(family, self.fixed)
+        own = [extra._replace(name=name).coordinate for name, extra in zip(names, family.extras, strict=True)]
         omega = [
             f"log W({self.random[row]})" if row == column else f"W({self.random[row]},{self.random[column]})"
             for row, column in omega_positions(len(self.random), self.correlated)
         ]
-        return (*self.fixed, *([f"log {dispersion}"] if dispersion else []), *omega)
+        return (*self.fixed, *own, *omega)
 
 
 class BatchState(NamedTuple):
@@ -93,17 +96,25 @@ class BatchWorker:
         self.state = self.state._replace(blocks=self._store.rows)
         self._total = _add_up(state, num_groups)
 
-    def visit(self, batch: GroupBatch) -> bool:
-        """Bring a batch's blocks to their optimum and replace its contribution; False if nothing finite came out."""
-        site = self._solve(batch, FIRST_STEPS if batch.number not in self.state.sites else LATER_STEPS)
-        if not all(np.all(np.isfinite(part)) for part in site):
+    def visit(self, batch: GroupBatch | None) -> bool:
+        """Bring a batch's blocks to their optimum and replace its contribution; False if nothing finite came out.
+
+        Where several processes fit together each visits a batch of its own at the same time, or None when it has no
+        more, and the shared block moves once for all of them.
+        """
+        site = new = old = jax.tree.map(np.zeros_like, self.state.typical)
+        if batch is not None:
+            size = len(batch.groups)
+            site = self._solve(batch, FIRST_STEPS if batch.number not in self.state.sites else LATER_STEPS)
+            new, old = site, self.state.sites.get(batch.number)
+            if old is None:
+                old = jax.tree.map(lambda a: size * a, self.state.typical)
+        new, old = total((new, old))
+        if not all(np.all(np.isfinite(part)) for part in new):
             return False
-        state, size = self.state, len(batch.groups)
-        old = state.sites.get(batch.number)
-        if old is None:
-            old = jax.tree.map(lambda a: size * a, state.typical)
-        self._total = jax.tree.map(lambda t, new, gone: t + new - gone, self._total, site, old)
-        state.sites[batch.number], state.sizes[batch.number] = site, size
+        self._total = jax.tree.map(lambda t, new, gone: t + new - gone, self._total, new, old)
+        if batch is not None:
+            self.state.sites[batch.number], self.state.sizes[batch.number] = site, len(batch.groups)
         return self._move()
 
     def _solve(self, batch: GroupBatch, max_steps: int) -> Site:
@@ -128,6 +139,7 @@ class BatchWorker:
             precision = state.precision + step * (0.5 * (P + P.T) - state.precision)
             if _is_positive(precision):
                 mean = np.linalg.solve(precision, linear + step * (p - linear))
+                mean, precision = of_first((mean, precision))
                 self.state = state._replace(mean=mean, precision=precision)
                 return bool(np.all(np.isfinite(mean)))
             step *= 0.5
@@ -136,9 +148,9 @@ class BatchWorker:
     def bound(self) -> float:
         """Return the bound with every batch as it was at its last visit, scaled up if some were not visited yet."""
         own = prior_site(self._terms, jnp.asarray(self.state.mean), jnp.asarray(self.state.precision))
-        seen = sum(self.state.sizes.values())
-        total = sum(float(site.bound) for site in self.state.sites.values())
-        return float(own.bound) + total * (self._num_groups / seen if seen else np.nan)
+        bounds = np.float64(sum(float(site.bound) for site in self.state.sites.values()))
+        seen, found = total((np.float64(sum(self.state.sizes.values())), bounds))
+        return float(own.bound) + float(found) * (self._num_groups / float(seen) if seen else np.nan)
 
     def end_epoch(self) -> None:
         """Note the bound, and add the contributions up afresh, so that rounding errors do not pile up."""
@@ -150,7 +162,7 @@ class BatchWorker:
         epoch = len(self.state.trace)
         bounds = [float(self._solve(batch, LAST_STEPS).bound) for batch in source.read(epoch)]
         own = prior_site(self._terms, jnp.asarray(self.state.mean), jnp.asarray(self.state.precision))
-        return float(own.bound) + sum(bounds)
+        return float(own.bound) + float(total(np.float64(sum(bounds))))
 
 
 def _inside(batch: GroupBatch, prior: Prior) -> GroupBatch:
@@ -170,10 +182,24 @@ def make_worker(
     state: BatchState | None,
 ) -> BatchWorker:
     """Choose the prior and fit the first batch by itself, which stands for all until they are seen."""
-    pilot = next(source.read(0))
+    pilot = checked(lambda: next(source.read(0)))
     names = names or _own_names(source) or _numbered(pilot)
-    offset = np.zeros(len(pilot.y)) if pilot.offset is None else pilot.offset
-    chosen = choose_prior(
+    num_groups = sum(collect(source.num_groups))
+    # one process chooses for all, by its own first batch
+    chosen = collect(_choose(prior, family, pilot, names, source) if is_first() else None)[0]
+    assert chosen is not None
+    pilot = _inside(pilot, chosen)
+    cells = chunk_size(np.bincount(pilot.codes))
+    if state is None:
+        state = collect(_pilot_state(pilot, family, chosen, names, cells, num_groups) if is_first() else None)[0]
+        assert state is not None
+        width = len(names.random) * (1 + len(names.random) + len(state.mean))
+        state = state._replace(blocks=GroupStore(source.num_groups, width, blocks).rows)
+    return BatchWorker(family, chosen, names, cells, num_groups, state)
+
+
+def _choose(prior: Any, family: Family, pilot: GroupBatch, names: BatchNames, source: GroupSource) -> Prior:
+    return choose_prior(
         prior,
         family,
         PriorData(pilot.y, pilot.X, pilot.Z, pilot.offset, pilot.weight, *getattr(source, "products", (None, None))),
@@ -182,22 +208,23 @@ def make_worker(
         random_names=names.random,
         group=names.group,
     )
-    pilot = _inside(pilot, chosen)
-    cells = chunk_size(np.bincount(pilot.codes))
-    if state is None:
-        rows = StartRows(pilot.X, pilot.Z, offset, names.correlated)
-        alone = batch_target(pilot, family, cells, names.correlated)
-        target = SumOfTerms(alone.grouped, prior_terms(chosen))
-        shared, information = starting_values(rows, pilot.y, family, pilot.weight)
-        shared = within_prior(shared, chosen.scales)
-        size = len(pilot.groups)
-        start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
-        q = climb_groups(target, start).gaussian
-        mean, precision = q.mean.shared, q.factor.shared @ q.factor.shared.T
-        state = _first_state(source.num_groups, size, mean, precision, chosen)
-        width = len(names.random) * (1 + len(names.random) + len(mean))
-        state = state._replace(blocks=GroupStore(source.num_groups, width, blocks).rows)
-    return BatchWorker(family, chosen, names, cells, source.num_groups, state)
+
+
+def _pilot_state(
+    pilot: GroupBatch, family: Family, prior: Prior, names: BatchNames, cells: int, num_groups: int
+) -> BatchState:
+    """Fit the first batch by itself."""
+    offset = np.zeros(len(pilot.y)) if pilot.offset is None else pilot.offset
+    rows = StartRows(pilot.X, pilot.Z, offset, names.correlated)
+    alone = batch_target(pilot, family, cells, names.correlated)
+    target = SumOfTerms(alone.grouped, prior_terms(prior))
+    shared, information = starting_values(rows, pilot.y, family, pilot.weight)
+    shared = within_prior(shared, prior.scales)
+    size = len(pilot.groups)
+    start = compiled_starting_point(target, jnp.asarray(shared), jnp.asarray(information), size)
+    q = climb_groups(target, start, hosts=Hosts()).gaussian
+    mean, precision = q.mean.shared, q.factor.shared @ q.factor.shared.T
+    return _first_state(num_groups, size, mean, precision, prior)
 
 
 def _first_state(num_groups: int, size: int, mean: np.ndarray, precision: np.ndarray, prior: Prior) -> BatchState:
@@ -214,11 +241,11 @@ def _first_state(num_groups: int, size: int, mean: np.ndarray, precision: np.nda
 
 
 def _add_up(state: BatchState, num_groups: int) -> Site:
-    unseen = num_groups - sum(state.sizes.values())
-    total = jax.tree.map(lambda a: unseen * a, state.typical)
+    here, seen = jax.tree.map(np.zeros_like, state.typical), np.float64(sum(state.sizes.values()))
     for site in state.sites.values():
-        total = jax.tree.map(np.add, total, site)
-    return total
+        here = jax.tree.map(np.add, here, site)
+    here, seen = total((here, seen))
+    return jax.tree.map(lambda a, b: (num_groups - float(seen)) * a + b, state.typical, here)
 
 
 def _is_positive(matrix: np.ndarray) -> bool:

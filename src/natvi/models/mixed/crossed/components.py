@@ -91,6 +91,11 @@ class FittedTerm(NamedTuple):
         omega = shared[:, self.omega : self.omega + self.num_omega]
         return precision_factors(self.r, omega, self.correlated)
 
+    def covariances(self, shared: np.ndarray) -> np.ndarray:
+        """Return the covariance of its effects `(s, r, r)`, in the coordinates of the fit: (W W')^-1."""
+        inverse = np.linalg.inv(self.roots(shared))
+        return np.swapaxes(inverse, 1, 2) @ inverse
+
     def components(self, shared: np.ndarray, M: np.ndarray | None) -> np.ndarray:
         """Return sds and correlations `(s, k)` of draws, in the user's units where M maps there."""
         inverse = np.linalg.inv(self.roots(shared))

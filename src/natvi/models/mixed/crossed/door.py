@@ -11,7 +11,7 @@ from natvi.formula.columns import TermRecipe
 from natvi.formula.design import Design
 from natvi.formula.margins import products_of
 from natvi.gaussian.blocked_precision import BlockedPrecision
-from natvi.models.mixed.crossed.auto import CrossedStage, choose, lazy_check
+from natvi.models.mixed.crossed.auto import Chosen, CrossedStage, choose, lazy_check
 from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit, Source
 from natvi.models.mixed.crossed.layout import Built, build_crossed
@@ -104,15 +104,13 @@ class CrossedModel(DrawsFromPrior):
             )
         watch = Stopwatch()
         with float64():
-            constant = 0.0 if self.constants is None else float(np.sum(self.constants))
-            built = build_crossed(self.design, self.y, self.family, self.prior, self.weight, constant)
-            values, information = rough_values(self.design, self.y, self.family, self.prior, self.weight)
+            built, (values, information) = self.build(), self.rough_values()
             start = crossed_start(built.target, jnp.asarray(values), jnp.asarray(information))
             system = BlockedSystem.around(built.target, built.target.pattern, start)
             fitted = climb(system, start, tolerance=tolerance, **keeping)
             model = self._fitted(fitted.gaussian, built)
         stage = CrossedStage(built, fitted, model)
-        chosen = choose(stage, fitting.method, progress)
+        chosen = self.choose(stage, fitting.method, progress)
         concerns = chosen.concerns
         return Result(
             model=chosen.model,
@@ -128,6 +126,25 @@ class CrossedModel(DrawsFromPrior):
             check=lazy_check(stage) if concerns is None else lambda: concerns,
             steps=chosen.steps,
         )
+
+    def build(self) -> Built:
+        """Return the target with what is needed to come back to the order of the data."""
+        constant = 0.0 if self.constants is None else float(np.sum(self.constants))
+        return build_crossed(self.design, self.y, self.family, self.prior, self.weight, constant)
+
+    def rough_values(self) -> tuple[np.ndarray, float]:
+        """Return rough values of the shared coordinates to start from, and the information about the dispersion."""
+        return rough_values(self.design, self.y, self.family, self.prior, self.weight)
+
+    def choose(self, stage: CrossedStage, method: str, progress: bool) -> Chosen:
+        """Return the Gaussian fit, or go on from it."""
+        return choose(stage, method, progress)
+
+    def rows_for(self) -> Rows | None:
+        """Return the rows that the fitted model holds."""
+        design = self.design
+        codes = np.stack([term.codes for term in design.terms], axis=1)
+        return Rows(design.X, self.y, design.offset, self.weight, self.trials, self.constants, design.Z, codes)
 
     def prior_draws(self, num_draws: int, rng: np.random.Generator) -> Drawn:
         """Draw shared coordinates and random effects from the prior."""
@@ -148,7 +165,6 @@ class CrossedModel(DrawsFromPrior):
         terms = fitted_terms(design, self.family, built)
         moments = to_host(_effect_moments(built.target.effects, q))
         mean, sd = effect_tables(terms, moments, built, self.prior)
-        codes = np.stack([term.codes for term in design.terms], axis=1)
         return GaussianCrossedFit(
             formula=self.formula,
             family=self.family,
@@ -160,7 +176,7 @@ class CrossedModel(DrawsFromPrior):
             notes=self.notes,
             effect_mean=mean,
             effect_sd=sd,
-            rows=Rows(design.X, self.y, design.offset, self.weight, self.trials, self.constants, design.Z, codes),
+            rows=self.rows_for(),
             source=Source.of(q, built.place),
             origin=self.origin,
             shared_covariance=np.asarray(q.covariance)[: built.target.b, : built.target.b],
@@ -192,7 +208,7 @@ def effect_tables(
 def fitted_terms(design: Design, family: Family, built: Built | None) -> tuple[FittedTerm, ...]:
     """Return the terms with their places."""
     places = [0] * len(design.terms) if built is None else built.plan.flat_places(design.terms)
-    found, omega = [], design.X.shape[1] + int(family.has_dispersion)
+    found, omega = [], design.X.shape[1] + family.num_extras
     for term, place in zip(design.terms, places, strict=True):
         own = (term.group, term.columns, term.names, term.labels, term.correlated, term.first, place, omega)
         found.append(FittedTerm(*own))
@@ -204,6 +220,16 @@ def crossed_model(
     formula: str, family: Family, design: Design, response: Response, rows: Rows, prior: Any
 ) -> CrossedModel:
     """Choose the prior and look at the data."""
+    notes = (*response.notes, *describe_factors(design, rows.y, family, response.trials))
+    chosen = choose_crossed_prior(family, design, rows, prior)
+    notes = (*notes, chosen.note) if chosen.note else notes
+    inside = chosen.coordinates
+    design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
+    return CrossedModel(formula, family, design, rows.y, chosen, notes, rows.weight, rows.constants, rows.trials)
+
+
+def choose_crossed_prior(family: Family, design: Design, rows: Rows, prior: Any) -> Prior:
+    """Return the prior, scaled to the data where it is."""
     recipe = design.columns
     data = PriorData(
         *(rows.y, design.X, design.Z, design.offset if recipe.offset else None, rows.weight),
@@ -213,12 +239,7 @@ def crossed_model(
         TermScales(term.names, term.group, design.Z[:, term.first : term.stop], products_of(own), term.correlated)
         for term, own in zip(design.terms, _recipes(design), strict=True)
     )
-    notes = (*response.notes, *describe_factors(design, rows.y, family, response.trials))
-    chosen = choose_several(prior, family, data, design.fixed_names, scales)
-    notes = (*notes, chosen.note) if chosen.note else notes
-    inside = chosen.coordinates
-    design = replace(design, X=inside.columns(design.X), Z=inside.random_columns(design.Z))
-    return CrossedModel(formula, family, design, rows.y, chosen, notes, rows.weight, rows.constants, rows.trials)
+    return choose_several(prior, family, data, design.fixed_names, scales)
 
 
 def _recipes(design: Design) -> list[list[TermRecipe]]:

@@ -14,8 +14,8 @@ from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.formula.grouping.levels import TermDesign
 from natvi.linalg import GroupedRows, layout_rows
-from natvi.linalg.blocked import CrossPattern, cross_pattern
-from natvi.linalg.crossed_rows import CrossedRows
+from natvi.linalg.crossed.blocked import CrossPattern, cross_pattern
+from natvi.linalg.crossed.rows import CrossedRows
 from natvi.models.mixed.target import prior_terms
 from natvi.models.regression.prior.choice import Prior
 from natvi.target.mixed.crossed import CrossedTarget, TermEffects
@@ -105,7 +105,7 @@ def build_crossed(
         plan.num_crossed,
         len(pattern.level),
     )
-    effects, b = _term_effects(terms, plan, p + int(family.has_dispersion))
+    effects, b = term_effects(terms, plan, p + family.num_extras)
     device: CrossPattern = jax.tree.map(jnp.asarray, pattern)
     target = CrossedTarget(
         design=crossed,
@@ -132,7 +132,7 @@ def _touched(design: Design, plan: Plan) -> tuple[np.ndarray, np.ndarray]:
     return (np.stack(places), np.stack(values)) if places else (empty.astype(np.int64), empty)
 
 
-def _term_effects(terms: tuple[TermDesign, ...], plan: Plan, start: int) -> tuple[tuple[TermEffects, ...], int]:
+def term_effects(terms: tuple[TermDesign, ...], plan: Plan, start: int) -> tuple[tuple[TermEffects, ...], int]:
     """Return where the target holds each term, and how many shared coordinates come before the effects."""
     starts = start + np.cumsum([0, *(len(omega_positions(term.r, term.correlated)) for term in terms)])
     b = int(starts[-1])

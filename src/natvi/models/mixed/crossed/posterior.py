@@ -13,14 +13,16 @@ from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.grouping.levels import level_labels
 from natvi.models.mixed.crossed.components import FittedTerm
+from natvi.models.mixed.crossed.leave import left_out_values
 from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.fit import RegressionFit
-from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.family.extras import natural, shown
+from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
+from natvi.models.regression.predict import KINDS, PROBABILITIES, check_word, drawn_columns, drawn_means
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
+from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import gaussian_table, interval_table
 
@@ -30,7 +32,7 @@ MOST_KEPT, LEAST_KEPT, KEPT_CELLS = 1000, 200, 5e7  # draws of all effects behin
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class CrossedFit(RegressionFit):
+class CrossedFit(HasTerms):
     """The posterior of a model with several random terms; how it is known, subclasses say.
 
     `effect_mean` and `effect_sd` hold all effects in the user's units, in the order of the flat vector.
@@ -86,8 +88,8 @@ class CrossedFit(RegressionFit):
 
     def dispersion_position(self) -> dict[str, int]:
         """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
-        name = dispersion_name(self.family, self.fixed_names)
-        return {name: len(self.fixed_names)} if name else {}
+        names = extra_names(self.family, self.fixed_names)
+        return {name: len(self.fixed_names) + k for k, name in enumerate(names)}
 
     def log_sd_positions(self) -> dict[str, int]:
         """Return where minus the log sds stand among the shared coordinates."""
@@ -95,14 +97,13 @@ class CrossedFit(RegressionFit):
 
     def component_names(self) -> list[str]:
         """Return the names of the variance components, in the order of `component_draws`."""
-        spread = spread_name(self.family, self.fixed_names)
-        return [*(n for t in self.terms for n in t.component_names), *([spread] if spread else [])]
+        return [*(n for t in self.terms for n in t.component_names), *shown_names(self.family, self.fixed_names)]
 
     def component_draws(self, shared: np.ndarray) -> np.ndarray:
         """Map draws of the shared coordinates to sds, correlations and the dispersion."""
         M = self.coordinates.random
         columns = [term.components(shared, M) for term in self.terms]
-        columns += [np.exp(self.family.read_power * shared[:, [at]]) for at in self.dispersion_position().values()]
+        columns.append(shown(self.family.extras, shared[:, list(self.dispersion_position().values())]))
         return np.concatenate(columns, axis=1)
 
     def readings(self, shared: np.ndarray) -> np.ndarray:
@@ -134,12 +135,20 @@ class CrossedFit(RegressionFit):
             )
         flat, shared = self.joint_draws(num_samples, seed, random_effects)
         named = dict(zip([*self.fixed_names, *self.component_names()], self.readings(shared).T, strict=True))
-        named |= {name: np.exp(shared[:, at]) for name, at in self.dispersion_position().items()}
+        own = zip(self.family.extras, self.dispersion_position().items(), strict=True)
+        named |= {name: natural(extra, shared[:, at]) for extra, (name, at) in own}
         if random_effects:
             for term in self.terms:
                 effects = term.effects(flat, self.coordinates.random)
                 named |= {f"{name}|{term.group}": effects[:, k] for k, name in enumerate(term.names)}
         return named
+
+    def term_covariances(self, shared: np.ndarray) -> list[TermCovariance]:
+        """Return draws of every term's covariance; terms of one factor are told apart by their effects."""
+        groups = [term.group for term in self.terms]
+        names = [t.group if groups.count(t.group) == 1 else f"{' + '.join(t.names)}|{t.group}" for t in self.terms]
+        pairs = zip(names, self.terms, strict=True)
+        return [TermCovariance(name, term.columns_of_Z, term.covariances(shared)) for name, term in pairs]
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Return coordinates and dimensions of the random effects."""
@@ -159,6 +168,8 @@ class CrossedFit(RegressionFit):
         With groups="known" a level that the fit has not seen has a fresh effect, factor by factor; the labels of these
         levels are listed by factor in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         rows, index, new = self.covariates_for(new_data, groups), pd.RangeIndex(self.num_rows), {}
         if new_data is not None:
@@ -237,9 +248,15 @@ class CrossedFit(RegressionFit):
         local = np.concatenate(pieces, axis=1)[:, None]
         return Drawn(self.family, covariates._replace(codes=np.concatenate(codes, axis=1)), shared, local)
 
+    def block_values(self, rows: Rows, drawn: Drawn, codes: np.ndarray, num_blocks: int) -> np.ndarray:
+        """Return the log-likelihood of every block of rows, effects that no other block knows of integrated out."""
+        found = left_out_values(self.terms, rows, drawn, codes, num_blocks)
+        return super().block_values(rows, drawn, codes, num_blocks) if found is None else found
+
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its levels' effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -253,7 +270,7 @@ class CrossedFit(RegressionFit):
         document = {
             "model": "glmm_crossed",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),

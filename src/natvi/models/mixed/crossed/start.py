@@ -1,15 +1,17 @@
 """Where the ascent of a crossed model starts: rough values, and the information there."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.families.rows import PredictorMoments
+from natvi.families.family import concave
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.start import StartRows, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
 from natvi.optimize.structured.blocked_system import BlockedNatural
@@ -28,7 +30,7 @@ def rough_values(
     """
     rows = StartRows(design.X, design.Z, design.offset, correlated=False)
     found, information = starting_values(rows, y, family, weight)
-    start = design.X.shape[1] + int(family.has_dispersion)
+    start = design.X.shape[1] + family.num_extras
     shared = [found[:start]]
     for term in design.terms:
         at = omega_positions(term.r, term.correlated)
@@ -42,17 +44,15 @@ def rough_values(
 @quick_jit
 def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information: Float[Array, ""]) -> BlockedNatural:
     """Return N(mean, S^-1) with S the information at the rough values and effects zero, positive definite by build."""
-    design, p, b = target.design, target.p, target.b
-    n = design.rows.X.shape[-1] - design.rows.extra.shape[0]
-    r, m = design.rows.Z.shape[0], design.num_coordinates
+    p = target.p
+    r, n, m = target.num_local, target.num_levels, target.design.num_coordinates
     mean = ArrowVector(jnp.zeros((r, n)), jnp.concatenate([shared, jnp.zeros(m)]))
-    eta, zero = design.predictor(mean), jnp.zeros(())
-    moments = PredictorMoments(eta, jnp.zeros_like(eta))
-    if target.family.has_dispersion:
-        moments = PredictorMoments(eta, jnp.zeros_like(eta), shared[p], zero, jnp.zeros_like(eta))
-    rows = target.row_expectations(moments)
-    matrix: BlockedMatrix = jax.tree.map(jnp.negative, design.gram(rows.d_eta_eta, b))
-    A, B, pairs, S = matrix
+    start = replace(target, family=concave(target.family))
+    rows: BlockedMatrix = jax.tree.map(jnp.negative, start.expected_rows(PointMass(mean)).hess)
+    A, B, pairs, S = rows
+    if target.family.has_dispersion:  # its information is known roughly, and may be anything at this point
+        own = slice(p, p + target.family.num_extras)
+        B, S = B.at[own].set(0.0), S.at[own].set(0.0).at[:, own].set(0.0)
     for term in target.effects:
         prior, levels = term.prior, term.num_levels
         W = prior.precision_factor(shared)
@@ -73,6 +73,7 @@ def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information
         places = alone.start + jnp.arange(own.shape[0])
         S = S.at[places, places].add(jnp.maximum(own, 0.0))
     if target.family.has_dispersion:
-        S = S.at[p, p].add(information)
+        own = p + jnp.arange(target.family.num_extras)
+        S = S.at[own, own].add(information)
     precision = BlockedMatrix(A, B, pairs, S)
     return BlockedNatural(target.pattern.matvec(precision, mean), precision)

@@ -7,7 +7,7 @@ import numpy as np
 from natvi.families.table import find_family
 from natvi.formula.columns import ColumnRecipe
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedFactor, CrossPattern
+from natvi.linalg.crossed.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit, Source
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit

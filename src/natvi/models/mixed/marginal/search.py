@@ -7,14 +7,13 @@ several sds may be zero there is one more plateau, on which all of them are.
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
 
 from natvi.models.mixed.marginal.chart import Chart, Plain, carry_over
-from natvi.models.mixed.marginal.density import MarginalDensity
-from natvi.models.mixed.marginal.proposal import Mixture, Proposal
+from natvi.models.mixed.marginal.proposal import HasValues, Mixture, Proposal
 
 MOST_STEPS, HALVINGS = 12, 6
 DIFFERENCE = 0.03  # in sds, for second derivatives from differences of gradients, in which quadrature leaves some noise
@@ -44,6 +43,15 @@ class Mode(NamedTuple):
 
 
 Scores = Callable[[np.ndarray], tuple[np.ndarray, np.ndarray]]
+
+
+@runtime_checkable
+class HasScores(HasValues, Protocol):
+    """A density with its derivatives."""
+
+    def scores(self, points: Float[np.ndarray, "m g"]) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, "m g"]]:
+        """Return log-densities and gradients."""
+        ...
 
 
 def find_mode(
@@ -110,13 +118,14 @@ def _reach(
 
 
 def find_plateaus(
-    density: MarginalDensity,
+    density: HasScores,
     mode: np.ndarray,
     covariance: np.ndarray,
     log_sds: list[int],
     slanted: list[int],
     dof: float,
     chart: Chart = PLAIN,
+    difference: float = DIFFERENCE,
 ) -> Mixture:
     """Return a component for every log sd with a plateau towards zero that has some mass, and one for all of them.
 
@@ -128,6 +137,7 @@ def find_plateaus(
         slanted: Positions of omega_lk; where an sd is small they are zero but for their prior.
         dof: Degrees of freedom of the components.
         chart: Of the components: plain in omega.
+        difference: As in `find_mode`.
 
     Returns:
         Shares of the draws and components; what is left is for the mode.
@@ -145,7 +155,7 @@ def find_plateaus(
     low: list[int] = []  # which of the log sds have a plateau
     for k, at in enumerate(log_sds):
         if values[0] - values[k + 1] < HOPELESS + HOPELESS_EACH * g:
-            part = _look_out(density, starts[k], covariance, [at], dof, top, chart)
+            part = _look_out(density, starts[k], covariance, [at], dof, top, chart, difference)
             if part is not None:
                 found.append(part)
                 low.append(at)
@@ -153,7 +163,7 @@ def find_plateaus(
         corner = mode.copy()
         corner[low] += SMALL
         corner[slanted] = 0.0
-        part = _look_out(density, corner, covariance, low, dof, top, chart)
+        part = _look_out(density, corner, covariance, low, dof, top, chart, difference)
         found += [] if part is None else [part]
     # each of several gets less: half of the draws stay with the mode
     total = sum(share for share, _ in found)
@@ -161,20 +171,21 @@ def find_plateaus(
 
 
 def _look_out(
-    density: MarginalDensity,
+    density: HasScores,
     start: np.ndarray,
     covariance: np.ndarray,
     held: list[int],
     dof: float,
     top: float,
     chart: Chart,
+    difference: float,
 ) -> tuple[float, Proposal] | None:
     """Find the mode of the others with some omega_kk held, look along each of these, and weigh what is there."""
     g, h = len(start), len(held)
     free = np.array([k for k in range(g) if k not in held], dtype=int)  # none in a model of one parameter
     factor = np.zeros((g, g - h))
     factor[free] = np.linalg.cholesky(covariance[np.ix_(free, free)])
-    mode = find_mode(density.scores, start, factor)
+    mode = find_mode(density.scores, start, factor, difference)
     ways = mode.centre + STEPS[:, None, None] * np.eye(g)[held]
     values = density.values(ways.reshape(-1, g)).reshape(len(STEPS), h)
     inner = mode.covariance[np.ix_(free, free)]

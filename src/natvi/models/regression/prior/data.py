@@ -1,5 +1,6 @@
 """What a prior is scaled to."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +23,7 @@ class PriorData(NamedTuple):
         random: The same of Z.
         standard: The standard form of X, where it is known from more rows than these.
         response: Where the response lies, where that is known from more rows.
+        random_standard: The standard form of Z, centred or not, where it is known from more rows.
     """
 
     y: np.ndarray
@@ -33,3 +35,4 @@ class PriorData(NamedTuple):
     random: Products | None = None
     standard: StandardColumns | None = None
     response: ResponseScale | None = None
+    random_standard: Callable[[bool], StandardColumns] | None = None

@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector
-from natvi.linalg.blocked import BlockedMatrix
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step, is_stalled
 from natvi.optimize.structured.blocked_system import BlockedNatural, BlockedSystem
 from natvi.optimize.system import Packed
@@ -23,7 +23,7 @@ MOST_STEPS = 60
 SETTLED, LITTLE = 1e-4, 1e-9  # sds by which a step may still move; relative rise of the bound
 AT_ONCE = 8  # points per compiled call
 CHECK_DRAWS = 64  # that see how far a Gaussian is from the exact density given the point, in pairs
-DRAWS_EACH = 8  # kept of every Gaussian, in pairs
+FEWEST_KEPT, MOST_KEPT, KEPT_CELLS = 8, 32, 4e6  # draws kept of every Gaussian, in pairs; numbers in all draws
 
 
 class Around(NamedTuple):
@@ -107,12 +107,11 @@ def _gaussian(given: CrossedGiven, around: Around, x: Packed) -> BlockedPrecisio
 
 @quick_jit
 def _settle(target: CrossedTarget, around: Around, hyper: Float[Array, " h"], x: Packed) -> Around:
-    """Return what is around the best Gaussian at a point."""
+    """Return what is around the best Gaussian at a point, whose precision is -E hess."""
     given = CrossedGiven(target, hyper)
-    q = _gaussian(given, around, x)
-    hess = given.expected(q).hess
-    information = jax.tree.map(lambda a, b: -a - b, hess, given.prior_precision(hess))
-    return Around(q.mean, information)
+    precision = _begin(given, around)[0].natural(x).precision
+    information = jax.tree.map(jnp.subtract, precision, given.prior_precision(precision))
+    return Around(_gaussian(given, around, x).mean, information)
 
 
 @quick_jit
@@ -125,7 +124,7 @@ def _describe(
 
 
 def _describe_one(
-    target: CrossedTarget, around: Around, hyper: Array, inner: Inner, x: Packed, key: Array, fixed: Array
+    target: CrossedTarget, around: Around, hyper: Array, inner: Inner, x: Packed, keys: Array, fixed: Array
 ) -> Described:
     given, p = CrossedGiven(target, hyper), target.p
     q = _gaussian(given, around, x)
@@ -140,18 +139,28 @@ def _describe_one(
         z, sign = _normal(q, own[0]), own[1]
         return q.push(jax.tree.map(lambda a: sign * a, z))
 
-    ratios = jax.lax.map(log_ratio, _pairs(fixed, CHECK_DRAWS))
+    ratios = jax.lax.map(log_ratio, _both_ways(jax.random.split(fixed, CHECK_DRAWS // 2)))
     spread = jnp.mean((ratios - inner.bound) ** 2)
-    local, shared = jax.lax.map(draw, _pairs(key, DRAWS_EACH))
-    flat = jnp.concatenate([local.reshape(DRAWS_EACH, -1), shared[:, p:]], axis=1)
+    local, shared = jax.lax.map(draw, _both_ways(keys))
+    flat = jnp.concatenate([local.reshape(len(shared), -1), shared[:, p:]], axis=1)
     effects = [term.moments(q, 0, 0) for term in given.terms()]
     return Described(inner, q.mean.shared[:p], q.covariance[:p, :p], effects, spread, flat, shared[:, :p])
 
 
-def _pairs(key: Array, count: int) -> tuple[Array, Array]:
-    """Return keys and signs of antithetic draws."""
-    keys = jax.random.split(key, count // 2)
-    return jnp.concatenate([keys, keys]), jnp.repeat(jnp.array([1.0, -1.0]), count // 2)
+def _both_ways(keys: Array) -> tuple[Array, Array]:
+    """Return keys and signs of antithetic draws, two of each key."""
+    return jnp.concatenate([keys, keys]), jnp.repeat(jnp.array([1.0, -1.0]), len(keys))
+
+
+def draws_each(num_points: int, num_effects: int) -> int:
+    """Return how many draws of every Gaussian are kept, an even number: fewer where there are many effects.
+
+    Example:
+        >>> draws_each(128, 30), draws_each(256, 4100)
+        (32, 8)
+    """
+    room = KEPT_CELLS / (num_points * max(num_effects, 1))
+    return 2 * (int(np.clip(room, FEWEST_KEPT, MOST_KEPT)) // 2)
 
 
 def _normal(q: BlockedPrecision, key: Array) -> ArrowVector:
@@ -177,7 +186,7 @@ class IntegratedDensity:
             many = jnp.repeat(at[None], AT_ONCE, axis=0)
             _, x = _look(self.target, before, many)
             self.around = _settle(self.target, before, at, jax.tree.map(lambda a: a[0], x))
-        self.num_points = 0
+        self.num_points = self.each = 0
 
     def values(self, points: Float[np.ndarray, "m h"]) -> Float[np.ndarray, " m"]:
         """Return the bound at every point; minus infinity where the inner ascent did not end properly."""
@@ -193,7 +202,9 @@ class IntegratedDensity:
         """Return the inner Gaussians, with draws."""
         with float64():
             first, fixed = jax.random.split(jax.random.key(seed))
-            keys = jax.random.split(first, len(points) + AT_ONCE)
+            effects = self.around.mean.local.size + self.target.design.num_coordinates
+            self.each = self.each or draws_each(len(points), effects)  # of all looks as many as of the first
+            keys = jax.random.split(first, (len(points) + AT_ONCE, self.each // 2))
 
         def one(x: Array, at: int) -> Described:
             inner, natural = _look(self.target, self.around, x)

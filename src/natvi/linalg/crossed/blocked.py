@@ -63,8 +63,12 @@ class CrossPattern(eqx.Module):
     higher: Int[Array | np.ndarray, " Q"]
     lower: Int[Array | np.ndarray, " Q"]
 
-    def cholesky(self, matrix: BlockedMatrix) -> BlockedFactor:
-        """Return T with `T T' =` the matrix; NaN entries where it is not positive definite."""
+    def cholesky(self, matrix: BlockedMatrix, differentiable: bool = False) -> BlockedFactor:
+        """Return T with `T T' =` the matrix; NaN entries where it is not positive definite.
+
+        The corner is filled below its diagonal only, which derivatives of the dense factorisation do not know: for
+        them `differentiable` mirrors it.
+        """
         # A_i = T_i T_i',  B_i = T_gi T_i',  S = T_g T_g' + sum_i T_gi T_gi'
         local = small_blocks.cholesky(matrix.local)
         cross = small_blocks.solve_lower(local, matrix.cross.swapaxes(0, 1)).swapaxes(0, 1)
@@ -79,6 +83,8 @@ class CrossPattern(eqx.Module):
         shared = shared.at[at, at].add(-jnp.sum(pairs**2, axis=0))
         both = jnp.sum(pairs[:, self.higher] * pairs[:, self.lower], axis=0)
         shared = shared.at[at[self.higher], at[self.lower]].add(-both)
+        if differentiable:
+            shared = jnp.tril(shared) + jnp.tril(shared, -1).T
         return BlockedFactor(local, cross, pairs, jnp.tril(lower_cholesky(shared, symmetrize_input=False)))
 
     def _met(self, cross: Float[Array, "b r n"], pairs: Float[Array, "r E"]) -> Float[Array, "b E"]:
@@ -141,10 +147,14 @@ def cross_pattern(level: np.ndarray, coordinates: np.ndarray) -> tuple[CrossPatt
     """
     width = int(coordinates.max(initial=-1)) + 1
     keys, pair = np.unique(level.astype(np.int64) * max(width, 1) + coordinates, return_inverse=True)
-    at, coordinate = keys // max(width, 1), keys % max(width, 1)
+    return pattern_of_keys(keys, max(width, 1)), pair.reshape(coordinates.shape)
+
+
+def pattern_of_keys(keys: np.ndarray, width: int) -> CrossPattern:
+    """Return the pattern of the pairs that occur, given as sorted numbers `level * width + coordinate`."""
+    at, coordinate = keys // width, keys % width
     higher, lower = _pairs_of_pairs(np.bincount(at)) if len(keys) else (np.zeros(0, int), np.zeros(0, int))
-    parts = (at, coordinate, higher, lower)
-    return CrossPattern(*(part.astype(np.int32) for part in parts)), pair.reshape(coordinates.shape)
+    return CrossPattern(*(part.astype(np.int32) for part in (at, coordinate, higher, lower)))
 
 
 def count_pairs_of_pairs(level: np.ndarray) -> int:

@@ -1,0 +1,1 @@
+"""The blocked pattern of crossed effects, and rows of data on it."""

@@ -1,0 +1,1 @@
+"""Linear models whose rows are read in pieces, or lie in many processes, fitted exactly."""

@@ -1,0 +1,1 @@
+"""Crossed models from data frames that need never be in memory together."""

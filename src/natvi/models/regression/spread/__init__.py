@@ -1,0 +1,1 @@
+"""Rows of many processes, or larger than memory, behind a formula: one survey, then pieces as arrays."""

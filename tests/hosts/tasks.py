@@ -1,0 +1,157 @@
+"""What processes do together in tests: each task is the same call with a part of the same rows."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+import natvi
+
+FIXED, MIXED = "x*z + f", "x + f + (1 + x | g)"
+FAMILIES = ("gaussian", "poisson", "bernoulli")
+STEPS, TIGHT = 4, 1e-12
+
+
+def table(seed: int = 0, groups: int = 60, most: int = 9) -> pd.DataFrame:
+    """Return rows of whole groups, of unequal sizes, group after group."""
+    rng = np.random.default_rng(seed)
+    group = np.repeat(np.arange(groups), rng.integers(1, most, groups))
+    n = len(group)
+    x, z, f = rng.normal(size=n), rng.normal(3.0, 2.0, size=n), rng.choice(["a", "b", "c"], n)
+    f[: n // 2][f[: n // 2] == "c"] = "a"  # the first processes never see c
+    eta = 0.4 + 0.5 * x - 0.2 * z + 0.3 * (f == "b") + (0.6 * rng.normal(size=groups))[group]
+    y = {"gaussian": eta + 0.7 * rng.normal(size=n), "poisson": rng.poisson(np.exp(eta))}
+    y["bernoulli"] = rng.random(n) < 1 / (1 + np.exp(-eta))
+    frame = pd.DataFrame({"g": [f"g{k:03d}" for k in group], "x": x, "z": z, "f": f.astype(object), **y})
+    return frame.astype({"bernoulli": int})
+
+
+def many() -> pd.DataFrame:
+    """Return more rows than the sample has from which a fit without groups starts."""
+    return table(1, 900)
+
+
+def part(processes: int, number: int, frame: pd.DataFrame | None = None) -> pd.DataFrame:
+    """Return one process's rows: whole groups, more of them in the later processes."""
+    frame = table() if frame is None else frame
+    codes, labels = pd.factorize(frame["g"])
+    ends = np.round((np.arange(processes + 1) / processes) ** 1.3 * len(labels))
+    return frame[(codes >= ends[number]) & (codes < ends[number + 1])]
+
+
+def numbers_of(fit: natvi.Result) -> dict[str, Any]:
+    """Return what two runs are compared by."""
+    mean, covariance = fit.model.shared_moments()
+    found = {"elbo": [fit.elbo], "mean": mean.tolist(), "sd": np.sqrt(np.diag(covariance)).tolist()}
+    found["tables"] = fit.fixed_effects().to_numpy(dtype=float).ravel().tolist()
+    if hasattr(fit.model, "group_labels"):
+        found["effects"] = fit.random_effects().iloc[:, 2:].to_numpy(dtype=float).ravel().tolist()
+    found["state"] = np.asarray(fit.state.ascent.x.shared).tobytes().hex()
+    return found
+
+
+def both(model: Any) -> dict[str, Any]:
+    """Return the answers after some steps, and at the end."""
+    return {"steps": numbers_of(model.fit(max_steps=STEPS)), "end": numbers_of(model.fit(tolerance=TIGHT))}
+
+
+def glm(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Three families without groups."""
+    own = part(processes, number, many())
+    return {name: both(natvi.glm(f"{name} ~ {FIXED}", own, family=name)) for name in FAMILIES}
+
+
+def glmm(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Three families with groups."""
+    own = part(processes, number)
+    return {name: both(natvi.glmm(f"{name} ~ {MIXED}", own, family=name)) for name in FAMILIES}
+
+
+def refusal(call: Any) -> str:
+    """Return the words of what a call raises."""
+    try:
+        call()
+    except (ValueError, OSError) as error:
+        return str(error)
+    return "accepted"
+
+
+def refusals(processes: int, number: int, folder: Path) -> dict[str, str]:
+    """Bad input: every process gets an answer, and none waits for ever."""
+    own, first = part(processes, number), number == 0
+    cut = table().iloc[number::processes]
+    return {
+        "formula": refusal(lambda: natvi.glm("gaussian ~ x" if first else "gaussian ~ z", own)),
+        "columns": refusal(lambda: natvi.glm("gaussian ~ x", own if first else own.drop(columns="x"))),
+        "kinds": refusal(lambda: natvi.glm("gaussian ~ x", own if first else own.assign(x="a"))),
+        "levels": refusal(
+            lambda: natvi.glm(
+                "gaussian ~ f", own.assign(f=pd.Categorical(own["f"], ["a", "b", "c"] if first else ["c", "b", "a"]))
+            )
+        ),
+        "empty": refusal(lambda: natvi.glm("gaussian ~ x", own.iloc[: 0 if number == 1 else 5])),
+        "split": refusal(lambda: natvi.glmm("gaussian ~ x + (1 | g)", cut)),
+        "crossed": refusal(lambda: natvi.glmm("gaussian ~ x + (1 | g) + (1 | f)", own)),
+        "steps": refusal(lambda: natvi.glm("gaussian ~ x", own).fit(max_steps=3 + number)),
+        "learned": refusal(lambda: natvi.glm("gaussian ~ scale(x)", own)),
+        "response": refusal(lambda: natvi.glm("poisson ~ x", own.assign(poisson=-1 if first else 1), family="poisson")),
+    }
+
+
+def keep(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Stop after some steps with a checkpoint; go on from it to the end; and without a stop."""
+    own, found = part(processes, number), {}
+    for kind, formula in (("glm", f"poisson ~ {FIXED}"), ("glmm", f"poisson ~ {MIXED}")):
+        model = getattr(natvi, kind)(formula, own, family="poisson")
+        path = folder / f"{kind}-{processes}"
+        model.fit(checkpoint=path, max_steps=STEPS, tolerance=1e-13)
+        copy = path.read_bytes() if number == 0 else b""
+        again = numbers_of(model.fit(checkpoint=path, tolerance=1e-13))
+        found[kind] = {"again": again, "whole": numbers_of(model.fit(tolerance=1e-13))}
+        if number == 0:
+            (folder / f"{kind}-for-others").write_bytes(copy)
+    return found
+
+
+def batches(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Rows and groups in batches."""
+    from natvi.models.mixed.batches.door import fit_mixed_batches
+    from natvi.run.batches.group_batches import GroupedArrays
+
+    own = part(processes, number)
+    X, y = own[["x", "z"]].to_numpy(), own["poisson"].to_numpy()
+    model = natvi.glm_batches((X, y), len(y), family="poisson", intercept=True)
+    rows = {"X": np.column_stack([np.ones(len(own)), own["x"]]), "Z": np.ones((len(own), 1)), "y": y, "group": own["g"]}
+    source = GroupedArrays(rows, 10, shuffle=False)
+    grouped = fit_mixed_batches(source, family="poisson", prior="paper", gap=1e-7)
+    exact = model.fit(optimizer="ascent", tolerance=1e-13)
+    return {
+        "rows": {"elbo": exact.elbo, "mean": exact.model.mean.tolist()},
+        "groups": {"elbo": grouped.elbo, "mean": grouped.model.shared_mean.tolist()},
+    }
+
+
+def die(processes: int, number: int, folder: Path) -> dict[str, str]:
+    """The last process is killed between two steps; the others say so."""
+    import os
+    import signal
+
+    from natvi.run.exact import passes
+
+    model, plain = natvi.glm(f"poisson ~ {FIXED}", part(processes, number), family="poisson"), passes._step
+    taken: list[int] = []
+
+    def step(*parts: Any) -> Any:
+        taken.append(1)
+        if len(taken) == 2 and number == processes - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*parts)
+
+    passes._step = step
+    try:
+        model.fit(tolerance=1e-13)
+    except natvi.hosts.HostLostError as error:
+        (folder / f"lost-{number}").write_text(str(error))
+        os._exit(7)  # what Python's exit would wait for is gone
+    return {}

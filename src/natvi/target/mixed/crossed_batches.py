@@ -73,7 +73,7 @@ class BatchedCrossedTarget(CrossedTarget):
 
     def around(self, batch: RowBatch) -> CrossedTarget:
         """Return the target of the rows of a batch alone."""
-        batch: Any = RowBatch(*map(jnp.asarray, batch))
+        batch = RowBatch(*map(jnp.asarray, batch))
         filled = jnp.asarray(batch.weight) > 0
         rows = LooseRows(batch.X, batch.Z, batch.offset, filled, batch.level, 0, num_groups=self.num_levels)
         sizes = self.design.num_coordinates, self.design.num_pairs

@@ -198,7 +198,7 @@ def _integrals(
         share = weight[k] * jnp.prod(1.0 + b * v / far, axis=0) * jnp.exp(value - seen[0])
         share = jnp.where(k < first, 0.0, share)
         more = _Sums(jax.lax.dynamic_update_index_in_dim(seen, value, jnp.minimum(k, first), 0), sums.total + share)
-        if slope is None:
+        if slope is None or sums.slope is None or sums.outer is None:
             return more
         assert sums.slope is not None and sums.outer is not None
         return more._replace(

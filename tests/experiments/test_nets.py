@@ -55,7 +55,12 @@ def test_a_run_is_made_once_with_its_curve():
 @pytest.mark.slow
 def test_rows_made_of_trained_nets():
     several, last = net_extras.ensemble("mnist"), net_extras.last_layer("mnist")
-    assert several["acc"] > 30 and last["acc"] > 30 and np.isfinite([several["tll"], last["ece"]]).all()
+    assert (
+        several["tll"] < 0
+        and several["acc"] > 30
+        and last["acc"] > 30
+        and np.isfinite([several["tll"], last["ece"]]).all()
+    )
 
 
 def test_the_net_of_a_checkpoint_is_that_of_the_run():
@@ -73,11 +78,12 @@ def test_both_pictures_are_drawn(small, capsys):
 
 
 def test_table_and_figure_take_what_is_kept(monkeypatch):
+    net_runs.run("mnist", "plain Adam")
     monkeypatch.setenv(table9.KEPT_ONLY, "1")
     report = Report("table9")
     table9.run(report)
     ours = {(cell["row"], cell["metric"]): cell["ours"] for cell in report.cells}
-    assert ours["plain Adam", "accuracy"] > 30 and ours["ensemble of three", "tll"] < 0
+    assert ours["plain Adam", "accuracy"] > 30
     assert "VOGN on MNIST" in report.settings["missing"] and report.settings["missing"]
     picture = Report("figure8")
     figure8.run(picture)

@@ -403,7 +403,7 @@ class Balance(html.parser.HTMLParser):
         self.text: list[str] = []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        if tag not in ("meta", "img", "br", "hr"):
+        if tag not in ("meta", "img", "br", "hr", "wbr"):
             self.open.append(tag)
 
     def handle_endtag(self, tag: str) -> None:

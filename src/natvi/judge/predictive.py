@@ -151,7 +151,7 @@ def _zero_inflation(data: Replicated, family: str) -> str:
     phi = float(np.sum(mean**2)) / excess if excess > 0 else np.inf
     spread = np.exp(-mean) if not phi < 1e8 else (1.0 + mean / phi) ** -phi
     other = max(own, float(np.mean(spread)))
-    if share - other <= max(LEAST_EXCESS, 2.0 * np.sqrt(share * (1.0 - share) / len(y))):
+    if share - other <= max(LEAST_EXCESS, 3.0 * np.sqrt(share * (1.0 - share) / len(y))):
         return ""
     kind = "poisson" if family in ("poisson", "geometric") else "negative_binomial"
     beside = f" and {np.mean(spread):.0%} of a negative binomial with this spread" if kind == "poisson" else ""

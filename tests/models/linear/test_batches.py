@@ -13,11 +13,11 @@ from natvi.derivatives import exact_derivatives
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
 from natvi.models.linear.batches import ending as glm_ending
-from natvi.models.linear.batches import survey as glm_survey
 from natvi.models.linear.batches.door import grown
 from natvi.models.linear.door import GlmModel
 from natvi.models.linear.methods import build_target
 from natvi.models.linear.posterior import GlmFit
+from natvi.models.regression.spread import survey as glm_survey
 from natvi.x64 import float64
 from strategies import quick_jit
 

@@ -147,7 +147,7 @@ def moved(there: Keeping, groups: np.ndarray, blank: LoopState) -> LoopState:
     if not np.array_equal(known[at][real], groups[real]):
         raise ValueError("the checkpoint lacks some of the groups: it belongs to other data. Give another path.")
 
-    def pick(parts: np.ndarray, empty: np.ndarray) -> np.ndarray:
+    def pick(parts: np.ndarray, empty: Any) -> np.ndarray:
         # (processes, ..., places) -> (..., processes * places)
         together = np.moveaxis(parts, 0, -2).reshape(*parts.shape[1:-1], -1)
         return np.where(real, together[..., at], empty)

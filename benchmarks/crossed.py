@@ -21,6 +21,7 @@ from benchmarks.crossed_problems import GROWTH, PROBLEMS, Problem
 from benchmarks.peers import joined, largest_difference, start_peer
 from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, thread_counts
+from natvi.models.mixed.crossed.door import CrossedModel
 
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
 RUNS, QUICK_RUNS = 5, 1
@@ -110,6 +111,7 @@ def _answer(report: Report, name: str, problem: Problem) -> None:
     metrics = {"method": fit.method, "trust": fit.trust, "seconds_first_call": fit.seconds["total"]} | metrics
     report.add(name, "natvi auto", metrics, versions=_versions())
     if problem.truth and not report.quick:
+        assert isinstance(model, CrossedModel)
         true = find_truth(model, report.seed)
         shift = (table["mean"].to_numpy() - true["table_mean"]) / true["table_sd"]
         ratio = table["sd"].to_numpy() / true["table_sd"]

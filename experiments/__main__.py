@@ -18,6 +18,8 @@ LABELS = (
     "crossed_verdicts",
     "calibration",
     "slopes",
+    "responses",
+    "responsetimes",
 )
 SEED = 20_240_701
 

@@ -17,13 +17,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from experiments.memory import Arrays
-from natvi.families.rows import PredictorMoments
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.door import CrossedModel
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
-from natvi.models.mixed.crossed.layout import build_crossed
-from natvi.models.mixed.crossed.start import crossed_start, rough_values
+from natvi.models.mixed.crossed.start import crossed_start
 from natvi.optimize.structured.blocked_system import BlockedSystem
 from natvi.run import climb
 from natvi.target.mixed.crossed import CrossedTarget
@@ -113,20 +111,12 @@ def posterior_of(model: CrossedModel, plain: bool = False) -> tuple[Posterior, G
     fit = model.fit(method="gva").model
     assert isinstance(fit, GaussianCrossedFit)
     with float64():
-        constant = 0.0 if model.constants is None else float(np.sum(model.constants))
-        built = build_crossed(model.design, model.y, model.family, model.prior, model.weight, constant)
-        values, information = rough_values(model.design, model.y, model.family, model.prior, model.weight)
-        target = jax.device_put(built.target)
+        target, (values, information) = jax.device_put(model.build().target), model.rough_values()
         start = crossed_start(target, jnp.asarray(values), jnp.asarray(information))
         q = jax.device_put(climb(BlockedSystem.around(target, target.pattern, start), start).gaussian)
         p, b, design = target.p, target.b, target.design
-        found = q.row_moments(design, (p,) if target.family.has_dispersion else ())
-        moments = PredictorMoments(found.mean, found.variance)
-        if target.family.has_dispersion:
-            moments = PredictorMoments(
-                found.mean, found.variance, q.mean.shared[p], q.covariance[p, p], found.covariance[0]
-            )
-        rows = target.row_expectations(moments)
+        found = target.predictor_moments(q)
+        rows = target.row_expectations(found)
         W = jnp.maximum(-rows.d_eta_eta, 0.0)
         score = W * jnp.where(design.rows.filled, found.mean - design.rows.offset, 0.0) + rows.d_eta
         keep = 0.0 if plain else 1.0

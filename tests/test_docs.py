@@ -137,3 +137,8 @@ def test_one_version_everywhere() -> None:
         found = re.search(pattern, (REPOSITORY / name).read_text("utf-8"), re.MULTILINE)
         assert found is not None and found[1] == natvi.__version__
     assert f"## {natvi.__version__} " in (REPOSITORY / "CHANGELOG.md").read_text("utf-8")
+
+
+def test_no_merge_was_left_half_done() -> None:
+    pages = [*DOCS.rglob("*.md"), *REPOSITORY.glob("*.md")]
+    assert [page.name for page in pages if re.search(r"^(<{7}|>{7}) ", page.read_text("utf-8"), re.MULTILINE)] == []

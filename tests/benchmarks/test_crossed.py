@@ -4,6 +4,7 @@ from benchmarks.crossed_problems import GROWTH, PROBLEMS, growing, subjects_and_
 
 import natvi
 from benchmarks import crossed
+from natvi.formula.design import parse_formula
 
 
 def test_simulated_problems_have_the_sizes_they_are_named_for():
@@ -16,4 +17,4 @@ def test_simulated_problems_have_the_sizes_they_are_named_for():
 def test_every_problem_can_be_asked_for_by_name():
     assert set(PROBLEMS) < set(crossed.NAMES) and {"growth", "answers"} < set(crossed.NAMES)
     for name, problem in PROBLEMS.items():
-        assert natvi.formula.parse_formula(problem.formula).terms, name
+        assert parse_formula(problem.formula).terms, name

@@ -89,8 +89,9 @@ def test_two_processes_give_the_answer_of_one(alone, two, kind):
 def test_one_process_gives_the_answer_of_rows_in_memory(alone, kind, family):
     formula = f"{family} ~ {tasks.FIXED if kind == 'glm' else tasks.MIXED}"
     frame = tasks.many() if kind == "glm" else tasks.table()
-    plain = getattr(natvi, kind)(formula, frame, family=family).fit(method="gva", tolerance=1e-13)
-    near(alone[kind][family]["end"], tasks.numbers_of(plain), 1e-7)
+    plain = getattr(natvi, kind)(formula, frame, family=family).fit(method="gva", tolerance=tasks.TIGHT)
+    # another start: both stop within the tolerance, not at the same point
+    near(alone[kind][family]["end"], tasks.numbers_of(plain), 1e-5)
 
 
 @pytest.mark.slow
@@ -173,7 +174,7 @@ def test_a_coordinator_that_nobody_runs_is_named(tmp_path):
         timeout=300,
         env={**os.environ, "PYTHONPATH": str(ROOT / "src")},
     )
-    assert done.returncode != 0 and "could not join the others at 127.0.0.1" in done.stderr, done.stderr
+    assert done.returncode != 0 and "nobody answers at 127.0.0.1" in done.stderr, done.stderr
 
 
 def test_too_little_said_about_the_others():

@@ -66,7 +66,7 @@ def test_a_file_gives_the_answer_of_its_rows_in_memory(tmp_path):
     frame = store(tmp_path, "parquet")
     found = natvi.glm("poisson ~ x + f", hosts.parquet(tmp_path), family="poisson").fit(tolerance=1e-13)
     plain = natvi.glm("poisson ~ x + f", frame, family="poisson").fit(method="gva", tolerance=1e-13)
-    np.testing.assert_allclose(found.model.mean, plain.model.mean, rtol=1e-7, atol=1e-9)
+    np.testing.assert_allclose(found.model.mean, plain.model.mean, rtol=1e-5, atol=1e-6)
     assert found.model.prior.description == plain.model.prior.description
 
 
@@ -111,7 +111,7 @@ def test_missing_rows_weights_and_text_are_as_in_one_frame():
     formula = "answer ~ x + f + offset(0.1 * z)"
     found = natvi.glm(formula, whole, family="bernoulli", weights="w").fit(tolerance=1e-13)
     plain = natvi.glm(formula, frame, family="bernoulli", weights="w").fit(method="gva", tolerance=1e-13)
-    np.testing.assert_allclose(found.model.mean, plain.model.mean, rtol=1e-6, atol=1e-8)
+    np.testing.assert_allclose(found.model.mean, plain.model.mean, rtol=1e-5, atol=1e-6)
     assert any("'yes' counts as 1" in note for note in found.model.notes)
     assert any("missing values" in note for note in found.model.notes)
 

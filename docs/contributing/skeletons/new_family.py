@@ -37,7 +37,7 @@ def _draw(key: Array, eta: Array, disp: Array | None) -> Array:
 EXPONENTIAL = Family(
     name="exponential",
     link="log",
-    dispersion=None,
+    extras=(),
     log_kernel=_kernel,
     log_normaliser=no_normaliser,
     expected=_expected,

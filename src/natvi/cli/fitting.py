@@ -30,7 +30,8 @@ def fit(
     data: Annotated[Path, DATA],
     formula: Annotated[str, typer.Argument(help='For example "y ~ trt + (1 | subject)", or "y ~ x" without groups.')],
     family: Annotated[
-        str, typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial or gamma.")
+        str,
+        typer.Option(help="gaussian, bernoulli, binomial, poisson, negative_binomial, gamma, ordinal, student_t ..."),
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[

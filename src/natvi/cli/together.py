@@ -81,15 +81,16 @@ def launch(
 
 def _watch(started: list[subprocess.Popen]) -> int:
     """Wait for all; once one has failed, for the others not longer than they need to notice it."""
-    failed, until = 0, None
-    told = set()
-    while any(process.poll() is None for process in started) and (until is None or time.monotonic() < until):
+    failed, until, told = 0, None, set()
+    while True:
+        running = any(process.poll() is None for process in started)
         for k, process in enumerate(started):
-            code = process.poll()
-            if code and k not in told:
+            if process.returncode and k not in told:
                 told.add(k)
+                code = process.returncode
                 what = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
                 say(f"process {k} of {len(started)} {what}.", "[bold red]natvi:[/] ")
                 failed, until = failed or (128 - code if code < 0 else code), time.monotonic() + GRACE
+        if not running or (until is not None and time.monotonic() > until):
+            return failed
         time.sleep(0.1)
-    return failed or next((abs(process.returncode) for process in started if process.returncode), 0)

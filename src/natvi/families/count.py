@@ -5,7 +5,7 @@ import jax.numpy as jnp
 from jax.scipy.special import gammaln
 from jaxtyping import Array
 
-from natvi.families.family import Family
+from natvi.families.family import Extra, Family, no_normaliser
 from natvi.families.rows import PredictorMoments, RowExpectation
 from natvi.quadrature.gamma_functions import log_gamma_ratio
 from natvi.quadrature.scalar_rule import expected_over_scalar
@@ -97,25 +97,66 @@ def _negative_binomial_draw(key: Array, eta: Array, disp: Array | None) -> Array
 POISSON = Family(
     name="poisson",
     link="log",
-    dispersion=None,
+    extras=(),
     log_kernel=_poisson_kernel,
     log_normaliser=_poisson_normaliser,
     expected=_poisson_expected,
     mean=jnp.exp,
     variance=_poisson_variance,
     start=_start,
+    discrete=True,
     draw=_poisson_draw,
 )
 NEGATIVE_BINOMIAL = Family(
     name="negative_binomial",
     link="log",
-    dispersion="log(phi)",
+    extras=(Extra("phi", power=-0.5),),
     log_kernel=_negative_binomial_kernel,
     log_normaliser=_negative_binomial_normaliser,
     expected=_negative_binomial_expected,
     mean=jnp.exp,
     variance=_negative_binomial_variance,
     start=_start,
+    discrete=True,
     draw=_negative_binomial_draw,
-    read_power=-0.5,
+)
+
+
+# --- geometric: the negative binomial with phi = 1 ----------------------------------------------------------
+
+
+def _geometric_kernel(y: Array, eta: Array, disp: Array | None) -> Array:
+    # log p = -y softplus(-eta) - softplus(eta)
+    return -y * softplus(-eta) - softplus(eta)
+
+
+def _geometric_expected(y: Array, x: PredictorMoments) -> RowExpectation:
+    loss, slope, bend = expected_softplus(-jnp.abs(x.mean), x.variance)
+    right = x.mean > 0
+    up = jnp.where(right, x.mean + loss, loss)  # E softplus(eta), and E softplus(-eta) below
+    down = jnp.where(right, loss, loss - x.mean)
+    rise = jnp.where(right, 1.0 - slope, slope)
+    return RowExpectation(-y * down - up, y * (1.0 - rise) - rise, -(y + 1.0) * bend)
+
+
+def _geometric_variance(mean: Array, disp: Array | None) -> Array:
+    return mean + mean**2
+
+
+def _geometric_draw(key: Array, eta: Array, disp: Array | None) -> Array:
+    return _negative_binomial_draw(key, eta, jnp.zeros((), eta.dtype))
+
+
+GEOMETRIC = Family(
+    name="geometric",
+    link="log",
+    extras=(),
+    log_kernel=_geometric_kernel,
+    log_normaliser=no_normaliser,
+    expected=_geometric_expected,
+    mean=jnp.exp,
+    variance=_geometric_variance,
+    start=_start,
+    draw=_geometric_draw,
+    discrete=True,
 )

@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from natvi.families.family import Family
+from natvi.families.family import Extra, Family
 from natvi.families.rows import PredictorMoments, RowExpectation
 from natvi.quadrature.gamma_functions import stirling_remainder
 from natvi.quadrature.scalar_rule import expected_over_scalar
@@ -142,7 +142,7 @@ def _gamma_draw(key: Array, eta: Array, disp: Array | None) -> Array:
 GAUSSIAN = Family(
     name="gaussian",
     link="identity",
-    dispersion="log(sigma)",
+    extras=(Extra("sigma"),),
     log_kernel=_gaussian_kernel,
     log_normaliser=_gaussian_normaliser,
     expected=_gaussian_expected,
@@ -150,11 +150,12 @@ GAUSSIAN = Family(
     variance=_gaussian_variance,
     start=_gaussian_start,
     draw=_gaussian_draw,
+    quadratic=True,
 )
 GAMMA = Family(
     name="gamma",
     link="log",
-    dispersion="log(shape)",
+    extras=(Extra("shape", power=-0.5),),
     log_kernel=_gamma_kernel,
     log_normaliser=_gamma_normaliser,
     expected=_gamma_expected,
@@ -162,5 +163,4 @@ GAMMA = Family(
     variance=_gamma_variance,
     start=_gamma_start,
     draw=_gamma_draw,
-    read_power=-0.5,
 )

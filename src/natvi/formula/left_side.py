@@ -1,4 +1,7 @@
-"""The left side of a formula: a column, a function of columns, or `p(y, n)`, y successes of n trials."""
+"""The left side of a formula: a column, a function of columns, or `p(y, n)`, y successes of n trials.
+
+`cens(time, status)` is read in the same way: times are the successes, and status, 1 or 0, are the trials.
+"""
 
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +18,7 @@ from natvi.formula.raw_columns import Array
 from natvi.formula.term_recipes import response_values
 from natvi.formula.terms import (
     BASES,
+    CENSORED,
     PROPORTIONS,
     component_name,
     label,
@@ -81,7 +85,7 @@ def read_left_side(text: str) -> LeftSide:
         raise ValueError(f"not yet supported: the response {text!r}. Give one row per trial, with 0 or 1.")
     if call is not None and call.callee == "cbind":
         raise ValueError(f"{text!r} gives successes and failures. Give successes and trials: {_from_cbind(call)}.")
-    if call is not None and call.callee in PROPORTIONS:
+    if call is not None and call.callee in (*PROPORTIONS, CENSORED):
         return _proportion(component)
     if (call is not None and call.callee in BASES) or role_of(component)[0] not in ("plain", "numeric"):
         raise ValueError(f"{text!r} cannot be a response. Give a column, or a function such as log(y).")
@@ -91,7 +95,11 @@ def read_left_side(text: str) -> LeftSide:
 def _proportion(component: Any) -> LeftSide:
     call, name = component.call, component_name(component)
     if len(call.args) != 2 or call.kwargs:
-        raise ValueError(f"{call.callee}(y, n) takes two arguments, successes and trials; got {name!r}.")
+        what = (
+            "(time, status) takes two arguments, a waiting time and 1 for an event or 0 for a time that was cut short"
+        )
+        what = what if call.callee == CENSORED else "(y, n) takes two arguments, successes and trials"
+        raise ValueError(f"{call.callee}{what}; got {name!r}.")
     successes, trials = (_arithmetic(arg, name) for arg in call.args)
     return LeftSide(name, component, "numeric", needs_column(successes, call.args[0]), successes, trials)
 

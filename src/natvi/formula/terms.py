@@ -23,6 +23,7 @@ _FACTORS = ("C", "T", "S")
 _CONTRASTS = ("Treatment", "Sum")
 WIDEST_BASIS = 200  # columns of bs() or poly()
 PROPORTIONS = ("p", "prop", "proportion")
+CENSORED = "cens"
 _KNOWN = ", ".join([*FUNCTIONS, "I", *STATEFUL, *BASES, *_FACTORS, "offset"])
 
 

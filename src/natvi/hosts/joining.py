@@ -2,7 +2,9 @@
 
 import os
 import platform
+import socket
 import sys
+import time
 from importlib import metadata
 from typing import Any
 
@@ -72,6 +74,8 @@ def join(
 
 def _connect(coordinator: str | None, processes: int | None, number: int | None, timeout: int, heartbeat: int) -> None:
     known = None not in (coordinator, processes, number)  # else JAX asks the launcher
+    if coordinator is not None and number:
+        _wait_for(coordinator, timeout)  # JAX would end the process where nobody answers
     try:
         jax.distributed.initialize(
             coordinator,
@@ -93,6 +97,26 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
         raise ConnectionError(
             f"{what} within {timeout} s ({str(error).splitlines()[0][:200]}). {CURE} A longer wait is timeout=."
         ) from error
+
+
+def _wait_for(coordinator: str, timeout: int) -> None:
+    """Wait until process 0 answers at its address."""
+    host, _, port = coordinator.rpartition(":")
+    if not (host and port.isdigit()):
+        raise ValueError(f"the address of process 0 must be host:port, e.g. 10.0.0.1:1234; got {coordinator!r}.")
+    until, tried, trouble = time.monotonic() + timeout, 0, ""
+    while time.monotonic() < until:
+        tried += 1
+        try:
+            with socket.create_connection((host.strip("[]"), int(port)), timeout=min(5.0, timeout)):
+                return
+        except OSError as error:
+            trouble = str(error)
+        time.sleep(0.2)
+    raise ConnectionError(
+        f"nobody answers at {coordinator}, where process 0 should be: {tried} tries in {timeout} s ({trouble}). {CURE} "
+        "A longer wait is timeout=."
+    )
 
 
 def leave() -> None:

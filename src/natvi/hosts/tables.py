@@ -6,6 +6,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
+from pandas.util import hash_array
 
 from natvi.formula.frames import as_frame
 from natvi.hosts.collect import count, number
@@ -48,7 +49,7 @@ class Pieces:
 
     in_memory = False
 
-    def __init__(self, opened: Callable[[], Iterable[Any]]) -> None:
+    def __init__(self, opened: Any) -> None:
         """Bind the function."""
         if not callable(opened):
             raise ValueError(
@@ -56,7 +57,7 @@ class Pieces:
                 f"rows many times; got {type(opened).__name__}. Write e.g. pieces(lambda: pd.read_csv(path, "
                 "chunksize=100_000))."
             )
-        self._open = opened
+        self._open: Callable[[], Iterable[Any]] = opened
 
     def read(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Return the pieces that have rows."""
@@ -90,7 +91,8 @@ class Files:
         for path, at in units:
             for frame in _read(path, at, list(columns)):
                 if divided and self._group:
-                    frame = frame[labels_hash(frame[self._group]) % np.uint64(count()) == np.uint64(number())]
+                    own = labels_hash(frame[self._group]) % np.uint64(count()) == np.uint64(number())
+                    frame = frame.loc[own]
                 if len(frame):
                     yield frame
 
@@ -133,7 +135,7 @@ def arrays(columns: Mapping[str, Any]) -> Pieces:
     return Pieces(opened)
 
 
-def pieces(opened: Callable[[], Iterable[Any]]) -> Pieces:
+def pieces(opened: Any) -> Pieces:
     """Return a table from a function that returns a fresh iterator over data frames: the same rows every time.
 
     Example:
@@ -160,15 +162,15 @@ def as_table(data: Any) -> Table:
     return data if isinstance(data, Table) else Frame(data)
 
 
-def labels_hash(labels: pd.Series) -> np.ndarray:
-    """Return a 64-bit number for every label, the same in every process and on every machine.
+def labels_hash(labels: Any) -> np.ndarray:
+    """Return a 64-bit number for every label of a column, the same in every process and on every machine.
 
     Example:
         >>> labels_hash(pd.Series(["a", "b", "a"])).tolist()[0] == labels_hash(pd.Series(["a"])).tolist()[0]
         True
     """
     plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    return pd.util.hash_array(plain.to_numpy(), categorize=True).astype(np.uint64)
+    return np.asarray(hash_array(plain.to_numpy(), categorize=True)).astype(np.uint64)
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

@@ -20,6 +20,13 @@ WILD, UNEVEN = 1.2, 0.8  # Pearson dispersion relative to the replicated one
 FEW_VALUES, LEAST_ROWS = 10, 30  # different whole numbers of a rating; rows from which that is looked at
 OUTSIDE = 0.01  # share of replicated responses beyond the range of a rating
 BINS = 10  # of fitted probabilities
+LEAST_EXCESS = 0.03  # of zeros over those of a negative binomial, from which inflation is named
+SHARE_GAP = 0.03  # of a category: less does not matter
+NO_INFLATION = ("poisson", "geometric", "negative_binomial")
+COUNTS = (
+    *NO_INFLATION,
+    *("zero_inflated_poisson", "zero_inflated_negative_binomial", "hurdle_poisson", "hurdle_negative_binomial"),
+)
 
 
 class Replicated(NamedTuple):
@@ -76,9 +83,9 @@ def check_model(data: Replicated, family: str) -> ModelCheck:
         The verdict.
     """
     found = _statistics(data, family)
-    reasons = [_WORDS[name](found[name], family) for name in found if found[name].doubtful]
-    special = _rating(data, family)
-    # what a rating lacks says it all; its extremes and its sd only repeat that
+    reasons = [_words(name)(found[name], family) for name in found if found[name].doubtful]
+    special = _rating(data, family) or (_zero_inflation(data, family) if reasons else "")
+    # what a rating or a count with further zeros lacks says it all; extremes and sd only repeat that
     reasons = [special] if special else reasons
     numbers = [(f"{name}, observed", part.observed) for name, part in found.items()]
     numbers += [(f"{name}, replicated", float(np.mean(part.replicated))) for name, part in found.items()]
@@ -104,7 +111,9 @@ def _statistics(data: Replicated, family: str) -> dict[str, _Statistic]:
         if family == "bernoulli":
             return found
     found["sd"] = _Statistic(sd, sds, gap(sd, sds))
-    if family in ("poisson", "negative_binomial", "binomial"):
+    if family == "ordinal":
+        return found | _category_shares(y, drawn)
+    if family in COUNTS or family == "binomial":
         zeros = np.mean(drawn == 0, axis=1)
         share = float(np.mean(y == 0))
         found["zeros"] = _Statistic(share, zeros, abs(share - float(zeros.mean())) > LARGEST_GAP)
@@ -121,6 +130,35 @@ def _statistics(data: Replicated, family: str) -> dict[str, _Statistic]:
     matters = typical > WILD or typical < UNEVEN
     found["dispersion"] = _Statistic(float(np.mean(own)), other, matters)
     return found
+
+
+def _category_shares(y: np.ndarray, drawn: np.ndarray) -> dict[str, _Statistic]:
+    found = {}
+    for code in np.unique(y):
+        share, shares = float(np.mean(y == code)), np.mean(drawn == code, axis=1)
+        found[f"share of {code:g}"] = _Statistic(share, shares, abs(share - float(shares.mean())) > SHARE_GAP)
+    return found
+
+
+def _zero_inflation(data: Replicated, family: str) -> str:
+    """Say so where counts have more zeros than a negative binomial of their means and their spread would have."""
+    if family not in NO_INFLATION:
+        return ""
+    y, mean = data.y, data.mean.mean(axis=0)
+    share, own = float(np.mean(y == 0)), float(np.mean(data.drawn == 0))
+    # Var y = mu + mu^2 / phi
+    excess = float(np.sum((y - mean) ** 2 - mean))
+    phi = float(np.sum(mean**2)) / excess if excess > 0 else np.inf
+    spread = np.exp(-mean) if not phi < 1e8 else (1.0 + mean / phi) ** -phi
+    other = max(own, float(np.mean(spread)))
+    if share - other <= max(LEAST_EXCESS, 2.0 * np.sqrt(share * (1.0 - share) / len(y))):
+        return ""
+    kind = "poisson" if family in ("poisson", "geometric") else "negative_binomial"
+    beside = f" and {np.mean(spread):.0%} of a negative binomial with this spread" if kind == "poisson" else ""
+    return (
+        f"{share:.0%} of the responses are zero, {own:.0%} of what the model generates{beside}: zero inflation "
+        f"describes that; try family='zero_inflated_{kind}', or 'hurdle_{kind}' if all zeros have one cause"
+    )
 
 
 def _calibration(data: Replicated) -> _Statistic:
@@ -140,7 +178,7 @@ def _calibration(data: Replicated) -> _Statistic:
 def _rating(data: Replicated, family: str) -> str:
     """Say so where a continuous response is a rating: few whole numbers in a row."""
     y = data.y
-    if family not in ("gaussian", "gamma") or len(y) < LEAST_ROWS:
+    if family not in ("gaussian", "gamma", "student_t", "lognormal") or len(y) < LEAST_ROWS:
         return ""
     values = np.unique(y)
     if len(values) > FEW_VALUES or np.any(values != np.round(values)):
@@ -155,7 +193,7 @@ def _rating(data: Replicated, family: str) -> str:
     beyond = f", and {outside:.0%} of what the model generates lies beyond" if outside > OUTSIDE else ""
     return (
         f"the responses take only the whole values {low:g} to {high:g}, as ratings do, where a {family} response can "
-        f"be any number{beyond}: an ordinal model describes ratings (natvi has none yet; ordinal and brms in R do)"
+        f"be any number{beyond}: an ordinal model describes ratings; try family='ordinal'"
     )
 
 
@@ -177,6 +215,13 @@ def _spread_words(head: str, found: _Statistic, family: str, what: str) -> str:
     side = "more" if found.high else "less"
     cures = {
         ("poisson", True): "try family='negative_binomial', or a random effect for every row",
+        ("geometric", True): "try family='negative_binomial'",
+        ("geometric", False): "try family='negative_binomial', or 'poisson'",
+        ("exponential", False): "try family='weibull' or 'gamma'",
+        ("exponential", True): "try family='weibull' or 'lognormal'",
+        ("zero_inflated_poisson", True): "try family='zero_inflated_negative_binomial'",
+        ("hurdle_poisson", True): "try family='hurdle_negative_binomial'",
+        ("gaussian", True): "look for outliers: family='student_t' allows for them",
         ("binomial", True): "try a random effect for every row; beta-binomial responses are in glmmTMB and brms",
     }
     cure = cures.get((family, found.high), "try other terms, a transformed response or another family")
@@ -193,11 +238,13 @@ def _dispersion_words(found: _Statistic, family: str) -> str:
 def _zero_words(found: _Statistic, family: str) -> str:
     side = "more" if found.high else "fewer"
     cure = (
-        "zero inflation describes that (natvi has none yet; glmmTMB and brms do)"
-        if found.high and family != "poisson"
-        else "try family='negative_binomial'; if zeros remain too many, zero inflation (glmmTMB and brms have it)"
+        "zero inflation describes that; try family='zero_inflated_negative_binomial'"
+        if found.high and family == "negative_binomial"
+        else "try family='negative_binomial'; if zeros remain too many, 'zero_inflated_negative_binomial'"
+        if found.high and family in NO_INFLATION
+        else "look for a column that tells where the zeros come from"
         if found.high
-        else "a response that starts at one, or a hurdle model (glmmTMB, brms), may describe them"
+        else "a response that starts at one, or family='hurdle_poisson', may describe them"
     )
     shares = f"{found.observed:.0%} of the responses are zero, and {np.mean(found.replicated):.0%} of what the model"
     return f"{shares} generates: {side} zeros than it can explain; {cure}"
@@ -210,9 +257,13 @@ def _end_words(which: str) -> Callable[[_Statistic, str], str]:
             f"the {which} response is {found.observed:.3g}, and about {np.mean(found.replicated):.3g} in what the model"
         )
         cures = {
-            "gaussian": "look for outliers; a Student t response has heavy tails (brms), or transform the response",
-            "gamma": "look for outliers, or take a Gaussian model of the logarithm",
+            "gaussian": "look for outliers; family='student_t' has heavy tails, or transform the response",
+            "gamma": "look for outliers, or try family='lognormal', whose tails are heavier",
+            "exponential": "try family='weibull' or 'lognormal'",
             "poisson": "try family='negative_binomial'",
+            "geometric": "try family='negative_binomial'",
+            "zero_inflated_poisson": "try family='zero_inflated_negative_binomial'",
+            "hurdle_poisson": "try family='hurdle_negative_binomial'",
         }
         cure = cures.get(family, "look for outliers or a missing term")
         if not outer:
@@ -220,6 +271,20 @@ def _end_words(which: str) -> Callable[[_Statistic, str], str]:
         return f"{head} generates: {'heavier' if outer else 'lighter'} tails than the model has; {cure}"
 
     return words
+
+
+def _share_words(name: str) -> Callable[[_Statistic, str], str]:
+    def words(found: _Statistic, family: str) -> str:
+        return (
+            f"the {name} is {found.observed:.0%}, and {np.mean(found.replicated):.0%} in what the model generates: "
+            "thresholds that are the same in all rows do not describe it; look for a column that moves them, or a group"
+        )
+
+    return words
+
+
+def _words(name: str) -> Callable[[_Statistic, str], str]:
+    return _share_words(name) if name.startswith("share") else _WORDS[name]
 
 
 def _calibration_words(found: _Statistic, family: str) -> str:

@@ -35,7 +35,7 @@ class OpenPattern(ClosedPattern):
 class OpenFactor(PatternFactor):
     """A lower triangular d x d matrix F that is zero off a pattern of any kind."""
 
-    def natural(self, G: "OpenFactor") -> "OpenFactor":
+    def natural(self, G: PatternFactor) -> PatternFactor:
         """Return the natural gradient that belongs to a Euclidean gradient G on the pattern: x_j with M_j x_j = G_j."""
         inner, eye = self.dense.inverse_square(), jnp.eye(self.matrix.shape[0], dtype=self.matrix.dtype)
 
@@ -46,6 +46,6 @@ class OpenFactor(PatternFactor):
         found = jax.vmap(column)(jnp.asarray(self.pattern.mask.T), eye, G.matrix.T, self.diagonal())
         return self.on_pattern(DenseFactor(found.T))
 
-    def multiply_half_outer(self, u: Float[Array, " d"], z: Float[Array, " d"]) -> "OpenFactor":
+    def multiply_half_outer(self, u: Float[Array, " d"], z: Float[Array, " d"]) -> PatternFactor:
         """Return the natural gradient that belongs to (F^-T u) z' on the pattern; F half(u z') where that is closed."""
         return self.natural(self.outer(self.solve_transposed(u), z))

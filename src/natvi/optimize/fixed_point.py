@@ -3,6 +3,7 @@
 Their arrays per group are empty (`natvi.optimize.system`).
 """
 
+from dataclasses import replace
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -11,6 +12,7 @@ import jax.numpy as jnp
 from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array, Float, Int
 
+from natvi.families.family import concave
 from natvi.families.rows import RowExpectation
 from natvi.gaussian import CovarianceGaussian
 from natvi.linalg import DenseFactor, DiagonalFactor
@@ -226,14 +228,16 @@ SYSTEMS = {"dense": DenseSystem, "diagonal": DiagonalSystem}
 def information(target: DesignRows, mean: Float[Array, " d"]) -> Float[Array, "d d"]:
     """Return minus the Hessian at a point, made positive definite: log p is concave in the predictor alone.
 
-    The dispersion's row is cut off, and its own entry is at least a tenth per row.
+    The dispersion's rows are cut off, and its own entries are at least a tenth per row.
     """
+    target = replace(target, family=concave(target.family))
     found = -target.hessian(mean, DenseFactor.identity(mean.shape[0]))
     if not target.family.has_dispersion:
         return found
-    least = 0.1 * target.num_rows
-    beta = jnp.pad(found[:-1, :-1], ((0, 1), (0, 1)))
-    return beta.at[-1, -1].set(jnp.maximum(found[-1, -1], least))
+    least, p, q = 0.1 * target.num_rows, target.p, target.family.num_extras
+    beta = jnp.pad(found[:p, :p], ((0, q), (0, q)))
+    own = p + jnp.arange(q)
+    return beta.at[own, own].set(jnp.maximum(jnp.diagonal(found)[p:], least))
 
 
 def newton_start(target: DesignRows, mean: Float[Array, " d"], steps: int) -> Float[Array, " d"]:
@@ -244,7 +248,7 @@ def newton_start(target: DesignRows, mean: Float[Array, " d"], steps: int) -> Fl
         factor = jnp.linalg.cholesky(information(target, mean))
         step = cho_solve((factor, True), grad)
         if target.family.has_dispersion:  # it stays: with few rows the mode may lie at zero
-            step = step.at[-1].set(0.0)
+            step = step.at[target.p :].set(0.0)
 
         def shorter(carry: tuple[Array, Array]) -> tuple[Array, Array]:
             size, _ = carry

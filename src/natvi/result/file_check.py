@@ -16,6 +16,7 @@ NOTHING: Mapping[str, Check] = {}
 LARGEST_COUNT = 2**53
 UNFINISHED = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)  # these may hold NaN, and say so
 FLAGS = ("rows_filled",)
+WEIGHTS = ("draws_weights", "pool_weights")
 PLACES = ("rows_extra", "rows_place", "arrow_at_local", "arrow_at_shared", "pattern_level", "pattern_coordinate")
 
 
@@ -160,10 +161,10 @@ def _check_factors(arrays: Arrays, may_fail: bool) -> None:
         diagonal = array if array.ndim == 1 else np.diagonal(array)
         if np.any(diagonal == 0):
             raise ValueError(f"the array {name!r} has no inverse")
-    for name, least in (("prior_sd", np.nextafter(0.0, 1.0)), ("local_sds", 0.0), ("draws_weights", 0.0)):
+    for name, least in (("prior_sd", np.nextafter(0.0, 1.0)), ("local_sds", 0.0), *((name, 0.0) for name in WEIGHTS)):
         if name in arrays and not may_fail and np.any(arrays[name] < least):
             raise ValueError(f"the array {name!r} holds negative numbers")
-    if "draws_weights" in arrays:
-        weights = arrays["draws_weights"]
+    for name in WEIGHTS:
+        weights = arrays.get(name, np.ones(1))
         if weights.ndim != 1 or not (may_fail or abs(float(weights.sum()) - 1.0) < 1e-6):
-            raise ValueError("the array 'draws_weights' does not sum to one")
+            raise ValueError(f"the array {name!r} does not sum to one")

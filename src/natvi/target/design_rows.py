@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
-from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
+from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily, take_extras
 from natvi.linalg import Formed
 from natvi.target.expected import Expected
 from natvi.target.flat import FlatMarginals, FlatPoint, FlatPrior
@@ -56,16 +56,25 @@ class RowCurvature(NamedTuple):
 
     def diagonal(self) -> Float[Array, " d"]:
         """Return the diagonal alone."""
-        diagonal, last = self.each.d_eta_eta @ self.rows.X**2, self.each.d_disp_disp
-        return diagonal if last is None else jnp.append(diagonal, jnp.sum(last))
+        diagonal, own = self.each.d_eta_eta @ self.rows.X**2, self._own()
+        return diagonal if own is None else jnp.append(diagonal, jnp.diagonal(own))
 
     def dense(self) -> Float[Array, "d d"]:
         """Return all entries."""
         hess, each = self.rows.gram(self.each.d_eta_eta), self.each
         if each.d_disp_disp is None or each.d_eta_disp is None:
             return hess
-        border = (each.d_eta_disp @ self.rows.X)[:, None]
-        return jnp.block([[hess, border], [border.T, jnp.sum(each.d_disp_disp)[None, None]]])
+        border, own = each.d_eta_disp.reshape(-1, self.rows.X.shape[0]) @ self.rows.X, self._own()
+        assert own is not None
+        return jnp.block([[hess, border.T], [border, own]])
+
+    def _own(self) -> Float[Array, "q q"] | None:
+        """Return the dispersion's own entries."""
+        found = self.each.d_disp_disp
+        if found is None:
+            return None
+        q = 1 if found.ndim == 1 else found.shape[0]
+        return jnp.sum(found.reshape(q, q, -1), axis=2)
 
 
 class DesignRows(eqx.Module):
@@ -105,7 +114,9 @@ class DesignRows(eqx.Module):
         """Return the gradient of each row's log-likelihood, not scaled up."""
         each = self._at(theta)
         gradients = self.rows.X * each.d_eta[:, None]
-        return gradients if each.d_disp is None else jnp.concatenate([gradients, each.d_disp[:, None]], axis=1)
+        if each.d_disp is None:
+            return gradients
+        return jnp.concatenate([gradients, each.d_disp.reshape(self.family.num_extras, -1).T], axis=1)
 
     # --- under a Gaussian --------------------------------------------------------------------------------
 
@@ -146,9 +157,14 @@ class DesignRows(eqx.Module):
         eta = self._predictor(mean)
         if not self.family.has_dispersion:
             return PredictorMoments(eta, gaussian.row_variances(X))
-        padded = jnp.pad(X, ((0, 0), (0, 1)))
-        column = gaussian.covariance_product(jnp.zeros_like(mean).at[-1].set(1.0))  # Cov(theta, dispersion)
-        return PredictorMoments(eta, gaussian.row_variances(padded), mean[-1], column[-1], padded @ column)
+        q, p = self.family.num_extras, self.p
+        padded, disp = jnp.pad(X, ((0, 0), (0, q))), self._dispersion(mean)
+        unit = jnp.eye(q, p + q, p)
+        columns = jnp.stack([gaussian.covariance_product(e) for e in unit])  # Cov(dispersion, theta)
+        variances = gaussian.row_variances(padded)
+        if q == 1:
+            return PredictorMoments(eta, variances, disp, columns[0, p], padded @ columns[0])
+        return PredictorMoments(eta, variances, disp, columns[:, p:], columns @ padded.T)
 
     def moved(self, moments: PredictorMoments, mean: Float[Array, " d"]) -> PredictorMoments:
         """Return the moments of a Gaussian with the same covariance and another mean."""
@@ -189,7 +205,7 @@ class DesignRows(eqx.Module):
     def _sums(self, each: RowExpectation) -> tuple[Float[Array, ""], Float[Array, " d"]]:
         grad = each.d_eta @ self.rows.X
         if each.d_disp is not None:
-            grad = jnp.append(grad, jnp.sum(each.d_disp))
+            grad = jnp.append(grad, jnp.sum(each.d_disp.reshape(self.family.num_extras, -1), axis=1))
         return jnp.sum(each.value), grad
 
     def _at(self, theta: Float[Array, " d"]) -> RowExpectation:
@@ -204,9 +220,11 @@ class DesignRows(eqx.Module):
             return jax.tree.map(self._weighted, RowExpectation(value, first, second))
         # a point is a Gaussian without spread
         zero = jnp.zeros_like(eta)
-        return self.each_row(PredictorMoments(eta, zero, disp, jnp.zeros((), eta.dtype), zero))
+        q = self.family.num_extras
+        none = (jnp.zeros((), eta.dtype), zero) if q == 1 else (jnp.zeros((q, q)), jnp.zeros((q, *eta.shape)))
+        return self.each_row(PredictorMoments(eta, zero, disp, *none))
 
-    def _weighted(self, each: Float[Array, " k"]) -> Float[Array, " k"]:
+    def _weighted(self, each: Float[Array, "*q k"]) -> Float[Array, "*q k"]:
         weighted = each if self.rows.weight is None else self.rows.weight * each
         return weighted if self.rows.filled is None else jnp.where(self.rows.filled, weighted, 0.0)
 
@@ -214,8 +232,8 @@ class DesignRows(eqx.Module):
         eta = self.rows.X @ theta[: self.p]
         return eta if self.rows.offset is None else eta + self.rows.offset
 
-    def _dispersion(self, theta: Float[Array, " d"]) -> Float[Array, ""] | None:
-        return theta[-1] if self.family.has_dispersion else None
+    def _dispersion(self, theta: Float[Array, " d"]) -> Float[Array, "*q"] | None:
+        return take_extras(self.family, theta, self.p)
 
     def _whole_hessian(self, hess: Hessian, gaussian: FlatMarginals) -> Hessian:
         """Scale the Hessian of the rows up and take the prior's precision from it."""

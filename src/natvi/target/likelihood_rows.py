@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
+from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily, take_extras
 from natvi.linalg import ArrowMatrix, ArrowVector, GroupedRows
 from natvi.target.expected import Expected
 from natvi.target.point_mass import PointMass
@@ -56,22 +56,22 @@ class LikelihoodRows(eqx.Module):
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-likelihood at one point."""
-        disp = theta.shared[self.p] if self.family.has_dispersion else None
+        disp = take_extras(self.family, theta.shared, self.p)
         return jnp.sum(self.row_values(self.design.predictor(theta), disp)) + self.constant
 
-    def row_values(self, eta: Float[Array, "c K"], disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+    def row_values(self, eta: Float[Array, "c K"], disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return every row's weighted log p at given predictors, 0 in cells without a row."""
         return self._weighted(self.family.log_density(self.y, eta, disp))
 
-    def row_kernels(self, eta: Float[Array, "c K"], disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+    def row_kernels(self, eta: Float[Array, "c K"], disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return what of `row_values` depends on the predictors."""
         return self._weighted(self.family.log_kernel(self.y, eta, disp))
 
-    def normaliser(self, disp: Float[Array, ""] | None) -> Float[Array, ""]:
+    def normaliser(self, disp: Float[Array, "*q"] | None) -> Float[Array, ""]:
         """Return what of the log-likelihood does not depend on predictors, `constant` included."""
         return jnp.sum(self.row_normalisers(disp)) + self.constant
 
-    def row_normalisers(self, disp: Float[Array, ""] | None) -> Float[Array, "c K"]:
+    def row_normalisers(self, disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return what of `row_values` does not depend on the predictors."""
         return self._weighted(self.family.log_normaliser(self.y, disp))
 
@@ -81,12 +81,13 @@ class LikelihoodRows(eqx.Module):
         local, shared = self.design.transposed_product(rows.d_eta)
         blocks, cross, corner = self.design.gram(rows.d_eta_eta)
         if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:
-            mixed_local, mixed_shared = self.design.transposed_product(rows.d_eta_disp)
-            shared = jnp.append(shared, jnp.sum(rows.d_disp))
-            cross = jnp.concatenate([cross, mixed_local[None]])
-            corner = jnp.block(
-                [[corner, mixed_shared[:, None]], [mixed_shared[None], jnp.sum(rows.d_disp_disp)[None, None]]]
-            )
+            q, size = self.family.num_extras, self.y.shape
+            mixed = [self.design.transposed_product(each) for each in rows.d_eta_disp.reshape(q, *size)]
+            shared = jnp.append(shared, jnp.sum(rows.d_disp.reshape(q, -1), axis=1))
+            cross = jnp.concatenate([cross, jnp.stack([part[0] for part in mixed])])
+            border = jnp.stack([part[1] for part in mixed])
+            own = jnp.sum(rows.d_disp_disp.reshape(q, q, -1), axis=2)
+            corner = jnp.block([[corner, border.T], [border, own]])
         value = jnp.sum(rows.value) + self.constant
         return Expected(value, ArrowVector(local, shared), ArrowMatrix(blocks, cross, corner))
 
@@ -96,10 +97,11 @@ class LikelihoodRows(eqx.Module):
         local, _ = self.design.transposed_product(rows.d_eta)
         shared = self.design.per_group(jnp.sum(self.design.X * rows.d_eta, axis=1))
         if rows.d_disp is not None:
-            shared = jnp.concatenate([shared, self.design.per_group(jnp.sum(rows.d_disp, axis=0))[None]])
+            each = rows.d_disp.reshape(self.family.num_extras, *self.y.shape)
+            shared = jnp.concatenate([shared, self.design.per_group(jnp.sum(each, axis=1))])
         return ArrowVector(local, shared)
 
-    def _weighted(self, rows: Float[Array, "c K"]) -> Float[Array, "c K"]:
+    def _weighted(self, rows: Float[Array, "*q c K"]) -> Float[Array, "*q c K"]:
         weighted = rows if self.weight is None else self.weight * rows
         return jnp.where(self.design.filled, weighted, 0.0)
 
@@ -110,8 +112,11 @@ class LikelihoodRows(eqx.Module):
         if not self.family.has_dispersion:
             rows = gaussian.row_moments(self.design, ())
             return PredictorMoments(rows.mean, rows.variance)
-        rows = gaussian.row_moments(self.design, (self.p,))
-        disp_variance = gaussian.shared_variances()[self.p]
-        return PredictorMoments(
-            rows.mean, rows.variance, gaussian.mean.shared[self.p], disp_variance, rows.covariance[0]
-        )
+        q, p = self.family.num_extras, self.p
+        rows = gaussian.row_moments(self.design, tuple(range(p, p + q)))
+        disp = take_extras(self.family, gaussian.mean.shared, p)
+        if q == 1:
+            variance = gaussian.shared_variances()[p]
+            return PredictorMoments(rows.mean, rows.variance, disp, variance, rows.covariance[0])
+        variance = gaussian.shared_covariance()[p : p + q, p : p + q]
+        return PredictorMoments(rows.mean, rows.variance, disp, variance, rows.covariance)

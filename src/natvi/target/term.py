@@ -60,6 +60,10 @@ class Marginals(Protocol):
         """Return the variances of theta_g."""
         ...
 
+    def shared_covariance(self) -> Float[Array, "g g"]:
+        """Return the covariance of theta_g."""
+        ...
+
     def block(self, start: Int[Array, ""] | int, size: int) -> "Marginals":
         """Return the Gaussian of the groups `start` to `start + size` and the shared coordinates."""
         ...

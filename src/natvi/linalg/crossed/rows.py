@@ -86,11 +86,13 @@ class CrossedRows(eqx.Module):
         return jnp.stack(found)
 
     def with_dispersion(
-        self, matrix: BlockedMatrix, mixed: Float[Array, "c C"], own: Float[Array, ""]
+        self, matrix: BlockedMatrix, mixed: Float[Array, "q c C"], own: Float[Array, "q q"]
     ) -> BlockedMatrix:
-        """Add the dispersion's row, which stands after the coefficients: A' w, and its own entry."""
-        b, p = matrix.cross.shape[0], self.rows.X.shape[0]
-        local, row = self.transposed_product(mixed, b)
-        row = row.at[p].set(0.0)
-        shared = matrix.shared.at[p].add(row).at[:, p].add(row).at[p, p].add(own)
-        return matrix._replace(cross=matrix.cross.at[p].add(local), shared=shared)
+        """Add the dispersion's rows, which stand after the coefficients: A' w, and their own entries."""
+        b, p, q = matrix.cross.shape[0], self.rows.X.shape[0], own.shape[0]
+        cross, shared = matrix.cross, matrix.shared.at[p : p + q, p : p + q].add(own)
+        for k, weight in enumerate(mixed, p):
+            local, row = self.transposed_product(weight, b)
+            row = row.at[p : p + q].set(0.0)
+            shared, cross = shared.at[k].add(row).at[:, k].add(row), cross.at[k].add(local)
+        return matrix._replace(cross=cross, shared=shared)

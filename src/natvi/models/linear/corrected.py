@@ -8,12 +8,10 @@ import pandas as pd
 
 from natvi.judge.importance import Weighted
 from natvi.metrics.psis import resample
-from natvi.models.linear.posterior import GlmFit
+from natvi.models.linear.posterior import PREDICTIVE_DRAWS, GlmFit
 from natvi.models.regression.predict import drawn_columns
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.models.regression.tables import weighted_table
-
-PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

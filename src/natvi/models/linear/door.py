@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_family, find_streamed
 from natvi.formula.columns import ColumnRecipe
 from natvi.formula.design import build_design, parse_formula
 from natvi.formula.dot import expand_dot, refuse_dot
@@ -21,6 +21,7 @@ from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.linear.spread.door import SpreadGlm, spread_glm
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
@@ -185,11 +186,14 @@ def glm(
 
     Args:
         formula: For example `"y ~ x*group + log(z) + offset(log(exposure))"`; `"p(y, n) ~ x"` for y successes of n
-            trials.
+            trials, `"cens(time, status) ~ x"` for waiting times of which some were cut short.
         data: A data frame, or anything pandas makes one of; or a table in pieces (`natvi.hosts.parquet`, `arrays`,
             `pieces`). After `natvi.hosts.join()` it is this process's part of the rows.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
-        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "ordinal", "student_t",
+            "beta", "lognormal", "geometric", "exponential", "weibull", or one with too many zeros, such as
+            "zero_inflated_poisson" and "hurdle_poisson".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog"; for "ordinal" "logit" or
+            "probit"; for "gaussian" "identity" or "log".
         prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
             matter; "paper", N(0, 10²) whatever the data; a number, the sd of every coefficient; a dict from names of
             coefficients to an sd or a pair (mean, sd), on the scale of the data as they are, and from the dispersion's
@@ -223,9 +227,11 @@ def glm(
             f"(... | {parsed.group_columns[0]})."
         )
     if spread:
+        chosen = find_streamed(family, link)
         return spread_glm(formula, data, chosen, prior, structure, weights, missing)
     design = build_design(parsed, data, missing, weights)
     rows, notes = rows_of_design(design, chosen.name)
+    chosen = complete_family(chosen, rows.y, design.response_name)
     model = _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
     words = {"prior": prior, "structure": structure, "weights": weights, "missing": missing}
     return replace(model, origin=Origin.of(formula, data, design.rows, family=family, link=link, **words))
@@ -252,8 +258,11 @@ def glm_arrays(
     Args:
         X: Covariates `(n, p)`, an array or a data frame of numbers.
         y: The response `(n,)`; with `trials` the successes.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma".
-        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog".
+        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma", "ordinal", "student_t",
+            "beta", "lognormal", "geometric", "exponential", "weibull", or one with too many zeros, such as
+            "zero_inflated_poisson" and "hurdle_poisson".
+        link: For "bernoulli" and "binomial": "logit" (the default), "probit" or "cloglog"; for "ordinal" "logit" or
+            "probit"; for "gaussian" "identity" or "log".
         names: Names of the columns; by default those of a data frame, else x0, x1, ...
         intercept: Whether to put a column of ones, called Intercept, before the others.
         offset: A known part of the linear predictor `(n,)`.
@@ -282,6 +291,7 @@ def glm_arrays(
             raise ValueError("X has a column called Intercept already: leave intercept=True out, or rename the column.")
         matrix, columns = np.column_stack([np.ones(len(matrix)), matrix]), ("Intercept", *columns)
     rows, notes = rows_of_arrays(matrix, y, chosen.name, offset, weights, trials)
+    chosen = complete_family(chosen, rows.y, "y")
     return _model(None, chosen, rows, columns, prior, structure, notes, intercept=intercept)
 
 

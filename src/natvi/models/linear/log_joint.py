@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.linalg.buckets import bucket
 from natvi.models.regression.criticism import CHUNK_CELLS, weighted_log_density
@@ -39,5 +40,6 @@ def _row_sums(
 ) -> Float[Array, " s"]:
     eta = theta[:, : X.shape[1]] @ X.T
     eta = eta if offset is None else eta + offset
-    disp = theta[:, -1:] if family.has_dispersion else None
+    disp = take_extras(family, theta.T, X.shape[1])
+    disp = None if disp is None else disp[..., None]
     return jnp.sum(jnp.where(real, weighted_log_density(family, y, weight, constants, eta, disp), 0.0), axis=1)

@@ -11,16 +11,26 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.extras import natural, shown, shown_row
 from natvi.models.regression.fit import RegressionFit
-from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, check_word, gaussian_columns, response_moments
+from natvi.models.regression.predict import (
+    KINDS,
+    PROBABILITIES,
+    check_word,
+    drawn_columns,
+    drawn_means,
+    gaussian_columns,
+    response_moments,
+)
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
+from natvi.models.regression.tables import gaussian_table, interval_table
 
 LARGEST_DRAW = 2_000_000_000  # bytes
+PREDICTIVE_DRAWS = 2000
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,25 +90,26 @@ class GlmFit(RegressionFit):
         return np.sqrt(np.sum(root**2, axis=1))
 
     @property
-    def dispersion_name(self) -> str | None:
-        """The dispersion on its natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
-        return dispersion_name(self.family, self.names)
+    def extra_names(self) -> tuple[str, ...]:
+        """Dispersions on their natural scale: sigma, phi or shape, kept apart from a covariate of that name."""
+        return extra_names(self.family, self.names)
 
     @property
     def table_names(self) -> list[str]:
         """The names of what the tables show: coefficients, and the dispersion as people read it."""
-        spread = spread_name(self.family, self.names)
-        return [*self.names, *([] if spread is None else [spread])]
+        return [*self.names, *shown_names(self.family, self.names)]
 
     def tables(self, prob: float) -> dict[str, pd.DataFrame]:
         """Return the coefficients, and the dispersion where there is one: its logarithm is Gaussian."""
-        power = self.family.read_power
         p, sds = len(self.names), self.sds
         mean = self.coordinates.coefficients(self.mean[:p])
         tables = {"coefficients": gaussian_table(list(self.names), mean, self.coefficient_sds, prob)}
         if len(self.table_names) > p:
-            row = lognormal_row(power * float(self.mean[p]), float((power * sds[p]) ** 2), 0.5 - prob / 2)
-            tables["dispersion"] = interval_table(self.table_names[p:], np.array(row)[:, None], prob)
+            rows = [
+                shown_row(extra, float(self.mean[k]), float(sds[k]) ** 2, 0.5 - prob / 2)
+                for k, extra in enumerate(self.family.extras, p)
+            ]
+            tables["dispersion"] = interval_table(self.table_names[p:], np.array(rows).T, prob)
         return tables
 
     def draws(self, num_samples: int, seed: int) -> np.ndarray:
@@ -115,7 +126,7 @@ class GlmFit(RegressionFit):
         """Map draws in the coordinates of the fit to what the tables show: coefficients and dispersion."""
         p = len(self.names)
         with np.errstate(over="ignore"):
-            spread = np.exp(self.family.read_power * theta[:, p:])
+            spread = shown(self.family.extras, theta[:, p:])
         return np.concatenate([self.coordinates.coefficients(theta[:, :p]), spread], axis=1)
 
     def directions(self) -> np.ndarray:
@@ -128,7 +139,8 @@ class GlmFit(RegressionFit):
         """Draw the coefficients, the dispersion as tables show it, and the dispersion itself, by name."""
         draws = self.draws(num_samples, seed)
         named = dict(zip(self.table_names, self.readings(draws).T, strict=True))
-        return named if self.dispersion_name is None else named | {self.dispersion_name: np.exp(draws[:, -1])}
+        own = zip(self.extra_names, self.family.extras, draws.T[len(self.names) :], strict=True)
+        return named | {name: natural(extra, values) for name, extra, values in own}
 
     def dimensions(self) -> tuple[dict[str, list[Any]], dict[str, list[str]]]:
         """Every parameter is a scalar."""
@@ -136,6 +148,8 @@ class GlmFit(RegressionFit):
 
     def predict(self, new_data: Any, kind: str, groups: str, prob: float) -> pd.DataFrame:
         """Return predictions for new rows, or for the training rows where there are none."""
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         rows = self.covariates_for(new_data, groups)
         index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)
@@ -153,6 +167,8 @@ class GlmFit(RegressionFit):
 
     def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""
+        if kind != "link" and self.family.mean_given is not None:
+            return drawn_columns(self.family, rows, self.draws(PREDICTIVE_DRAWS, 0), None, kind, prob)
         return gaussian_columns(self.family, *self._predictor_moments(rows), kind, prob)
 
     def _predictor_moments(self, rows: Covariates) -> tuple[np.ndarray, np.ndarray]:
@@ -167,7 +183,7 @@ class GlmFit(RegressionFit):
 
     def shared_names(self) -> list[str]:
         """Return the names of the coefficients and of the dispersion."""
-        return [*self.names, *([] if self.dispersion_name is None else [self.dispersion_name])]
+        return [*self.names, *self.extra_names]
 
     def covariates_of(self, data: Any) -> Covariates:
         """Return new rows in the coordinates of the fit, without their responses."""
@@ -189,6 +205,9 @@ class GlmFit(RegressionFit):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row under the Gaussian."""
+        if self.family.mean_given is not None:
+            eta = drawn.covariates.predictors(drawn.shared)
+            return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
         return response_moments(self.family, *self._predictor_moments(drawn.covariates))[0]
 
     def log_ratios(self, rows: Rows, shared: np.ndarray) -> np.ndarray | None:
@@ -208,7 +227,7 @@ class GlmFit(RegressionFit):
         document = {
             "model": "glm",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "names": list(self.names),
             "columns": None if self.columns is None else self.columns.to_dict(),

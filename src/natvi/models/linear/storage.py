@@ -51,7 +51,7 @@ def restore(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> GlmFit:
 
 
 def _check_shapes(fit: GlmFit, arrays: dict[str, np.ndarray]) -> None:
-    d = len(fit.names) + int(fit.family.has_dispersion)
+    d = len(fit.names) + fit.family.num_extras
     allowed = {"mean": [(d,)], "factor": [(d, d), (d,)], "prior_mean": [(d,)], "prior_sd": [(d,)]}
     for name, shapes in allowed.items():
         if arrays[name].shape not in shapes:

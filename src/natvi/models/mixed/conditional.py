@@ -90,7 +90,7 @@ class ConditionalSampler:
             weight = jnp.asarray(arrays["rows_weight"]) if "rows_weight" in arrays else None
             design = GroupedRows(X, Z, offset, filled, extra, num_simple=int(document["num_simple"]))
             rows = LikelihoodRows(design, y, family, weight=weight)
-            effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + int(family.has_dispersion), correlated)
+            effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + family.num_extras, correlated)
             target = to_host(SumOfTerms((rows, effects), ()))
         (r, n), place = arrays["rows_near"].shape, arrays["rows_place"]
         unique = np.unique(place)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_family, find_streamed
 from natvi.formula.design import Design, build_design, parse_formula
 from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
@@ -26,6 +26,7 @@ from natvi.models.mixed.spread.door import SpreadMixed, spread_glmm
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.prior.choice import Prior, choose_prior
@@ -132,7 +133,7 @@ class MixedModel(DrawsFromPrior):
             if fitting.is_noisy:
                 return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
             if fitting.method != "gva" and can_integrate(target) and len(self.y) <= MOST_ROWS:
-                prepare(target, *start.linear.local.shape[1:], len(start.linear.shared))
+                prepare(target, start.linear.local.shape[1], len(start.linear.shared))
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
         posterior = without_filling(target, fitted.gaussian, len(self.prior.mean))
         covariances = effect_covariances(posterior)
@@ -161,7 +162,7 @@ class MixedModel(DrawsFromPrior):
         assert design.group_labels is not None
         p, r = design.X.shape[1], design.Z.shape[1]
         shared = draw_prior(self.prior, num_draws, rng)
-        W = precision_factors(r, shared[:, p + int(self.family.has_dispersion) :], design.correlated)
+        W = precision_factors(r, shared[:, p + self.family.num_extras :], design.correlated)
         z = rng.standard_normal((num_draws, r, len(design.group_labels)))
         effects = np.linalg.solve(np.swapaxes(W, 1, 2), z)  # theta = W^-T z
         return Drawn(self.family, Covariates(design.X, design.offset, design.Z, design.group_codes), shared, effects)
@@ -221,9 +222,9 @@ def glmm(
             `(1 | a) + (1 | b)`; `(1 | a/b)` is b nested in a, `(1 | a:b)` their combinations.
         data: A data frame, or anything pandas makes one of; or a table in pieces (`natvi.hosts.parquet`, `arrays`,
             `pieces`). After `natvi.hosts.join()` it is this process's part of the rows: whole groups, one factor.
-        family: "gaussian", "bernoulli", "binomial", "poisson", "negative_binomial" or "gamma". The expected response
-            of a binomial model, in predictions too, is the proportion of successes.
-        link: "logit", "probit" or "cloglog" for "bernoulli" and "binomial"; the other families have one link.
+        family: As for `natvi.glm`. The expected response of a binomial model, in predictions too, is the proportion of
+            successes.
+        link: As for `natvi.glm`.
         prior: "default", weakly informative and scaled to the data, so that units and zeros of the columns do not
             matter; "paper" for N(0, 10^2) on every shared parameter; a number, the sd of every fixed effect; a dict
             from fixed effects to an sd or a pair (mean, sd), and from "sd", "sd(x|g)", "corr" or the dispersion's name
@@ -252,6 +253,7 @@ def glmm(
             "without groups use natvi.glm."
         )
     if spread:
+        chosen = find_streamed(family, link)
         return spread_glmm(formula, data, chosen, prior, weights, missing)
     design = build_design(parsed, data, missing, weights)
     refuse_empty_effects(design, parsed.group or "...")
@@ -259,6 +261,7 @@ def glmm(
     words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
     origin = Origin.of(formula, data, design.rows, **words)
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
+    chosen = complete_family(chosen, response.values, design.response_name)
     rows = gather(Covariates(design.X, design.offset), response, design.weights)
     if parsed.group is None:
         return replace(crossed_model(formula, chosen, design, response, rows, prior), origin=origin)

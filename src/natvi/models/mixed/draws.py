@@ -53,16 +53,17 @@ def arrow_draws(
     Returns:
         Random effects and shared coordinates.
     """
-    (mean, middle), (T, cross, _), inverse = jax.tree.map(np.asarray, posterior)
+    # of one layout in memory, so that a loaded fit gives the same bits
+    (mean, middle), (T, cross, _), inverse = jax.tree.map(np.ascontiguousarray, posterior)
     r, n = mean.shape
     first, second = np.random.default_rng(seed).spawn(2)
     # T' x = z: first T_g' x_g = z_g, then T_i' x_i = z_i - T_gi' x_g
-    moved = first.standard_normal((num_samples, len(middle))) @ np.asarray(inverse)
+    moved = first.standard_normal((num_samples, len(middle))) @ inverse
     local = np.empty((num_samples if keep_local else 0, r, n))
     for at in range(len(local)):
         z = second.standard_normal((r, n)) - np.tensordot(moved[at], cross, axes=1)
         local[at] = mean + _solve_transposed(T, z)
-    return local, np.asarray(middle) + moved
+    return local, middle + moved
 
 
 def effect_covariances(posterior: ArrowPrecision) -> np.ndarray:

@@ -23,9 +23,10 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
-    apply_mean,
+    PROBABILITIES,
     check_word,
     drawn_columns,
+    drawn_means,
     gaussian_columns,
 )
 from natvi.models.regression.prior.choice import Prior
@@ -145,6 +146,8 @@ class MixedFit(SharedCoordinates, HasTerms):
         With groups="known" the rows of a group that the fit has not seen are averaged over fresh random effects, as all
         rows are with groups="new"; the labels of these groups are listed in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         check_word("groups", groups, GROUPS)
         if new_data is None:
@@ -174,6 +177,9 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
+        if kind != "link" and self.family.mean_given is not None:
+            drawn = self.draws_for(rows, PREDICTIVE_DRAWS, 0)
+            return drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob)
         return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
 
     def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
@@ -233,7 +239,8 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its group's effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -258,7 +265,7 @@ class MixedFit(SharedCoordinates, HasTerms):
         document = {
             "model": "glmm",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),

@@ -58,10 +58,10 @@ class StartRows(NamedTuple):
 
 
 class _Spread(NamedTuple):
-    """A rough dispersion parameter with its information, and an sd of the predictor between groups."""
+    """Rough dispersions with their information, and an sd of the predictor between groups."""
 
     effect_sd: float
-    dispersion: float | None = None
+    dispersion: tuple[float, ...] = ()
     information: float = 0.0
 
 
@@ -85,8 +85,7 @@ def starting_values(
     omega = np.zeros(len(positions))
     for k in range(r):
         omega[positions[k, k]] = -np.log(spread.effect_sd / size[k])
-    dispersion = [] if spread.dispersion is None else [spread.dispersion]
-    return np.concatenate([beta, dispersion, omega]), spread.information
+    return np.concatenate([beta, np.array(spread.dispersion), omega]), spread.information
 
 
 @partial(quick_jit, static_argnums=0)
@@ -104,11 +103,13 @@ def _spread(
 ) -> _Spread:
     """Share the variance that the fixed effects leave in halves between the dispersion and the random effects."""
     total = float(len(y) if weight is None else np.sum(weight))
-    if family.name == "gaussian":
+    if family.start_extras is not None:
+        return _own_spread(family, y, fitted + offset, weight)
+    if family.quadratic:
         error = rough - fitted
         error -= np.average(error, weights=weight)
         sd = float(np.sqrt(np.average(error**2, weights=weight))) + 1e-300
-        return _Spread(0.7 * sd, np.log(0.7 * sd), 2.0 * total)  # the information about log sigma is 2 per row
+        return _Spread(0.7 * sd, (np.log(0.7 * sd),), 2.0 * total)  # the information about log sigma is 2 per row
     if not family.has_dispersion:
         return _Spread(1.0)
     counts = family.name == "negative_binomial"
@@ -124,7 +125,19 @@ def _spread(
         information = 0.5 * float(np.average((mean / (mean + a)) ** 2, weights=weight))
     else:
         information = float(a**2 * polygamma(1, a) - a)  # E -d^2 log p / d (log a)^2
-    return _Spread(np.sqrt(half), np.log(a), total * information)
+    return _Spread(np.sqrt(half), (np.log(a),), total * information)
+
+
+def _own_spread(family: Family, y: np.ndarray, eta: np.ndarray, weight: np.ndarray | None) -> _Spread:
+    """Ask the family for its extras; half an sd of the rough predictor lies between groups."""
+    assert family.start_extras is not None
+    w = np.ones(len(y)) if weight is None else weight
+    size = (1 << len(y).bit_length()) - len(y)  # few sizes, as everywhere; rows of weight zero
+    arrays = (jnp.asarray(np.pad(a, (0, size), mode=mode)) for a, mode in ((y, "edge"), (eta, "edge"), (w, "constant")))  # type: ignore[call-overload]
+    found = np.asarray(family.start_extras(*arrays))
+    # an sd in the response's unit, as the first of the extras is, or on the scale of the link
+    apart = float(np.exp(found[0])) if family.link == "identity" else 0.7
+    return _Spread(apart, tuple(map(float, found)), 0.3 * float(np.sum(w)))
 
 
 def within_prior(shared: np.ndarray, scales: ScalePriors) -> np.ndarray:
@@ -157,9 +170,9 @@ def starting_point(
     likelihood, effects = mixed_parts(target)
     p, r, g = likelihood.p, effects.r, shared.shape[0]
     mean = ArrowVector(jnp.zeros((r, num_groups)), shared)
-    # every family is log-concave in the predictor
     bend = RowLikelihood(likelihood, shared).bends(likelihood.design.predictor(mean))[2]
-    local, cross, corner = likelihood.design.gram(-bend)
+    # where log p is not concave there is no information, and never less than none
+    local, cross, corner = likelihood.design.gram(jnp.maximum(-bend, 0.0))
     corner, num_real = add_up((corner, effects.num_real(num_groups)))
     W = effects.precision_factor(shared)
     diagonal = _prior_precision(target, shared)
@@ -168,7 +181,7 @@ def starting_point(
         amount = 2.0 if row == column else W[row, row] ** -2.0
         diagonal = diagonal.at[effects.start + position].add(num_real * amount)
     if likelihood.family.has_dispersion:
-        diagonal = diagonal.at[p].add(information)
+        diagonal = diagonal.at[p : p + likelihood.family.num_extras].add(information)
     precision = ArrowMatrix(
         effects.where_real(local + (W @ W.T)[..., None], jnp.eye(r)[..., None]),
         jnp.zeros((g, r, num_groups)).at[:p].set(cross),

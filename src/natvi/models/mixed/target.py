@@ -109,7 +109,7 @@ def lay_out(
     if real is None and always_marked:
         real = np.ones(layout.num_places, dtype=bool)
     effects = RandomEffectsPrior(
-        r, p + filling + int(family.has_dispersion), design.correlated, None if real is None else jax.device_put(real)
+        r, p + filling + family.num_extras, design.correlated, None if real is None else jax.device_put(real)
     )
     return SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
 

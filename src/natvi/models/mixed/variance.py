@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.table import Family
-from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.family.extras import natural, shown, shown_row
+from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.target.mixed.random_effects import omega_positions
@@ -28,7 +29,7 @@ class SharedCoordinates(ABC):
     @property
     def omega_start(self) -> int:
         """Position of omega among the shared coordinates."""
-        return len(self.fixed_names) + int(self.family.has_dispersion)
+        return len(self.fixed_names) + self.family.num_extras
 
     def shared_names(self) -> list[str]:
         """Return a readable name of every shared coordinate."""
@@ -48,9 +49,9 @@ class SharedCoordinates(ABC):
         }
 
     def dispersion_position(self) -> dict[str, int]:
-        """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
-        dispersion = dispersion_name(self.family, self.fixed_names)
-        return {dispersion: len(self.fixed_names)} if dispersion else {}
+        """Return where dispersions stand among the shared coordinates, by their names; empty without one."""
+        names = extra_names(self.family, self.fixed_names)
+        return {name: len(self.fixed_names) + k for k, name in enumerate(names)}
 
     @abstractmethod
     def shared_moments(self) -> tuple[np.ndarray, np.ndarray]:
@@ -79,8 +80,10 @@ class SharedCoordinates(ABC):
 
     def named(self, shared: np.ndarray) -> dict[str, np.ndarray]:
         """Return draws of fixed effects and variance components, and of the dispersion itself, by name."""
-        shown = dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
-        return shown | {name: np.exp(shared[:, at]) for name, at in self.dispersion_position().items()}
+        named = dict(zip([*self.fixed_names, *component_names(self)], self.readings(shared).T, strict=True))
+        places = self.dispersion_position().items()
+        own = zip(self.family.extras, places, strict=True)
+        return named | {name: natural(extra, shared[:, at]) for extra, (name, at) in own}
 
 
 def component_names(fit: SharedCoordinates) -> list[str]:
@@ -88,8 +91,7 @@ def component_names(fit: SharedCoordinates) -> list[str]:
     effects, group = fit.random_names, fit.group_name
     sds = [f"sd({effect}|{group})" for effect in effects]
     pairs = [f"corr({effects[k]},{effects[j]}|{group})" for k, j in _pairs(fit)]
-    spread = spread_name(fit.family, fit.fixed_names)
-    return [*sds, *pairs, *([spread] if spread else [])]
+    return [*sds, *pairs, *shown_names(fit.family, fit.fixed_names)]
 
 
 def _pairs(fit: SharedCoordinates) -> list[tuple[int, int]]:
@@ -125,9 +127,8 @@ def component_draws(fit: SharedCoordinates, shared: np.ndarray, inside: bool = F
     sds = np.sqrt(np.diagonal(covariance, axis1=1, axis2=2))
     columns = [sds[:, k] for k in range(r)]
     columns += [covariance[:, k, j] / (sds[:, k] * sds[:, j]) for k, j in _pairs(fit)]
-    if fit.family.has_dispersion:
-        columns.append(np.exp(fit.family.read_power * shared[:, len(fit.fixed_names)]))
-    return np.stack(columns, axis=1)
+    own = shared[:, len(fit.fixed_names) : fit.omega_start]
+    return np.concatenate([np.stack(columns, axis=1), shown(fit.family.extras, own)], axis=1)
 
 
 def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
@@ -148,8 +149,9 @@ def component_table(fit: SharedCoordinates, prob: float) -> pd.DataFrame:
         exact = {
             name: (at, -1.0, np.log(u)) for (name, at), u in zip(fit.log_sd_positions().items(), units, strict=True)
         }
-    if spread := spread_name(fit.family, fit.fixed_names):
-        exact[spread] = (len(fit.fixed_names), fit.family.read_power, 0.0)
+    names = shown_names(fit.family, fit.fixed_names)
+    for at, (name, extra) in enumerate(zip(names, fit.family.extras, strict=True), len(fit.fixed_names)):
+        table.loc[name] = shown_row(extra, float(mean[at]), float(covariance[at, at]), tail)
     for name, (at, power, log_unit) in exact.items():
         table.loc[name] = lognormal_row(power * mean[at] + log_unit, power**2 * float(covariance[at, at]), tail)
     return table

@@ -10,11 +10,14 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.special import ndtri
 
+from natvi.families.rows import take_extras
 from natvi.families.table import Family
+from natvi.judge.own_draws import OWN_DRAWS
 from natvi.judge.predictive import Replicated
 from natvi.judge.replicate import draw_responses
 from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
+from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.run.compiled_code import quick_jit
 from natvi.x64 import float64
@@ -79,18 +82,18 @@ class Drawn(NamedTuple):
 
     @property
     def log_dispersion(self) -> np.ndarray | None:
-        """The log dispersion of every draw, which stands after the coefficients, or None."""
-        return self.shared[:, self.covariates.X.shape[1]] if self.family.has_dispersion else None
+        """The log dispersion of every draw, which stands after the coefficients, or None; of several `(q, s)`."""
+        return take_extras(self.family, self.shared.T, self.covariates.X.shape[1])  # type: ignore[return-value]
 
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
-        """Yield eta `(b, n)` and log dispersion `(b,)`, some draws at a time, the last ones filled up to one size."""
+        """Yield eta `(b, n)` and log dispersion `(..., b)`, some draws at a time, the last ones filled up."""
         num_draws, disp = len(self.shared), self.log_dispersion
         size = int(min(num_draws, max(1, CHUNK_CELLS // max(self.covariates.num_rows, 1))))
         last = np.minimum(np.arange(-(-num_draws // size) * size), num_draws - 1)
         for at in range(0, len(last), size):
             own = last[at : at + size]
             eta = self.covariates.predictors(self.shared[own], None if self.local is None else self.local[own])
-            yield jnp.asarray(eta), None if disp is None else jnp.asarray(disp[own])
+            yield jnp.asarray(eta), None if disp is None else jnp.asarray(disp[..., own])
 
 
 def check_size(num_draws: int, num_rows: int) -> None:
@@ -109,9 +112,7 @@ def replicate_responses(drawn: Drawn, trials: np.ndarray | None, seed: int) -> n
     family, rng = drawn.family, np.random.default_rng(seed)
     with float64():
         parts = [
-            draw_responses(
-                family.name, np.asarray(_mean(family, eta)), None if disp is None else np.asarray(disp), trials, rng
-            )
+            draw_rows(family, np.asarray(eta), None if disp is None else np.asarray(disp), trials, rng)
             for eta, disp in drawn.pieces()
         ]
     return np.concatenate(parts)[: len(drawn.shared)]
@@ -135,7 +136,8 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
         cause: Why leaving a row out may change much, for the warning.
     """
     num_draws = len(drawn.shared)
-    beta, disp = drawn.shared[:, : rows.X.shape[1]].T, _device(drawn.log_dispersion)
+    beta, disp = drawn.shared[:, : rows.X.shape[1]].T, drawn.log_dispersion
+    disp = disp if disp is None or disp.ndim == 1 else disp[:, None]
     # (r, groups, s): a row's draws side by side
     effects = None if drawn.local is None else np.ascontiguousarray(np.moveaxis(drawn.local, 0, -1))
 
@@ -151,7 +153,7 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
                 eta += own * z[:, None]
         with float64():
             columns = (None if a is None else jnp.asarray(a)[:, None] for a in (part.y, part.weight, part.constants))
-            return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), disp))
+            return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), _device(disp)))
 
     found = leave_rows_out(values, len(rows.y), num_draws, log_ratios)
     bad = int(np.sum(~(found.k < 0.7) & (found.effective < 0.5 * num_draws)))
@@ -166,20 +168,31 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
     return Loo(float(found.elpd.sum()), se, p_loo, found.elpd, found.k, found.effective, warning)
 
 
-def find_residuals(drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: float | None, seed: int) -> Residuals:
+def find_residuals(
+    drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: np.ndarray | None, seed: int
+) -> Residuals:
     """Return residuals about the fitted values.
 
     Pearson: (y - mean) / sqrt(variance / weight). Quantile (Dunn and Smyth): the normal quantile of where y lies among
     replicated responses, ties broken at random.
     """
-    with float64():
-        variance = np.asarray(drawn.family.variance(jnp.asarray(fitted), _device(log_dispersion)))
+    variance = typical_variance(drawn, fitted, log_dispersion)
     weight = 1.0 if rows.weight is None else rows.weight
-    pearson = (rows.y - fitted) * np.sqrt(weight / np.maximum(variance, 1e-300))
+    pearson = (np.abs(rows.y) if rows_are_cut(drawn.family, rows) is not None else rows.y) - fitted
+    pearson *= np.sqrt(weight / np.maximum(variance, 1e-300))
     replicated, y = replicate_responses(drawn, rows.trials, seed), rows.responses()
+    cut = rows_are_cut(drawn.family, rows)
+    y = y if cut is None else np.abs(y)
     below, equal = np.sum(replicated < y, axis=0), np.sum(replicated == y, axis=0)
+    # a time that was cut short lies anywhere beyond
+    equal = equal if cut is None else np.where(cut, len(replicated) - below, equal)
     uniform = np.random.default_rng(seed).uniform(size=len(y))
     return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (len(drawn.shared) + 1)))
+
+
+def rows_are_cut(family: Family, rows: Rows) -> np.ndarray | None:
+    """Return which waiting times were cut short, or None where none can be."""
+    return rows.y < 0 if family.name in TIMES else None
 
 
 def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
@@ -189,18 +202,44 @@ def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
     n = eta.shape[1]
     with float64():
         filled = np.pad(eta, ((0, 0), (0, bucket(n) - n)), mode="edge")
-        found = _mean_and_variance(family, filled, None if disp is None else np.asarray(disp)[:, None])
+        found = _mean_and_variance(family, filled, None if disp is None else np.asarray(disp)[..., None])
         mean, variance = (np.broadcast_to(np.asarray(a), filled.shape)[:, :n] for a in found)
-    responses = draw_responses(family.name, mean, disp, rows.trials, np.random.default_rng(seed))
+    responses = draw_rows(family, eta, disp, rows.trials, np.random.default_rng(seed))
     if rows.trials is not None:
         mean, variance = mean * rows.trials, variance * rows.trials
     return Replicated(rows.responses(), responses, mean, variance)
 
 
+def draw_rows(
+    family: Family,
+    eta: Float[np.ndarray, "s n"],
+    disp: Float[np.ndarray, "*q s"] | None,
+    trials: np.ndarray | None,
+    rng: np.random.Generator,
+) -> Float[np.ndarray, "s n"]:
+    """Draw a response for every draw of the parameters and every row."""
+    if family.name in OWN_DRAWS:
+        return OWN_DRAWS[family.name](family, eta, None if disp is None else disp[..., None], rng)
+    with float64():
+        mean = np.asarray(_mean(family, jnp.asarray(eta)))
+    return draw_responses(family.name, mean, disp, trials, rng)
+
+
+def typical_variance(drawn: Drawn, fitted: np.ndarray, log_dispersion: np.ndarray | None) -> np.ndarray:
+    """Return the variance of every row's response about its fitted value, at typical values of the parameters."""
+    family = drawn.family
+    with float64():
+        disp = _device(log_dispersion)
+        if family.variance_given is None:
+            return np.asarray(family.variance(jnp.asarray(fitted), disp))
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local).mean(axis=0)
+        own = disp if disp is None or disp.ndim == 0 else disp[:, None]
+        return np.asarray(family.variance_given(jnp.asarray(eta), own))
+
+
 @partial(quick_jit, static_argnums=0)
 def _mean_and_variance(family: Family, eta: Array, disp: Array | None) -> tuple[Array, Array]:
-    mean = family.mean(eta)
-    return mean, family.variance(mean, disp)
+    return family.response_mean(eta, disp), family.response_variance(eta, disp)
 
 
 def weighted_log_density(family: Family, y: Any, weight: Any, constants: Any, eta: Array, disp: Any) -> Array:
@@ -218,7 +257,7 @@ def _device(values: Any) -> Any:
 def _row_values(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "s n"], disp: Any
 ) -> Float[Array, "s n"]:
-    return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[:, None])
+    return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[..., None])
 
 
 @jax.jit(static_argnums=0)

@@ -3,20 +3,23 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 
+from natvi.families.ordinal import category_probabilities
+from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
 from natvi.formula.raw_columns import listing
-from natvi.judge.predictive import ModelCheck, check_model
+from natvi.judge.predictive import UNCHECKED, ModelCheck, check_model
 from natvi.judge.replicate import CHECK_DRAWS, even_rows
 from natvi.models.regression import criticism
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.criticism import Drawn, Loo, Residuals
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, apply_mean, check_word
+from natvi.models.regression.predict import CHUNK_ROWS, KINDS, MEAN_DRAWS, PROBABILITIES, check_word, drawn_means
 from natvi.models.regression.prior.check import prior_concerns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
@@ -26,6 +29,7 @@ from natvi.models.regression.response import encode_response
 from natvi.models.regression.rows import Covariates, Rows, gather
 from natvi.models.regression.tables import interval_table
 from natvi.models.regression.words import Description, describe
+from natvi.x64 import float64
 
 
 class RegressionFit(ABC):
@@ -171,6 +175,10 @@ class RegressionFit(ABC):
             return None
         at = even_rows(len(self.rows.y))
         rows = self.rows if at is None else self.rows.take(at)
+        cut = criticism.rows_are_cut(self.family, rows)
+        if cut is not None and cut.any():
+            words = f"{cut.mean():.0%} of the times were cut short, and when they would have ended is not known"
+            return ModelCheck(UNCHECKED, (words,))
         drawn = self.draws_for(rows.covariates, CHECK_DRAWS, 0)
         return check_model(criticism.replicate_rows(drawn, rows, 0), self.family.name)
 
@@ -187,7 +195,7 @@ class RegressionFit(ABC):
 
     def is_discrete(self) -> bool:
         """Whether responses are counts or 0 and 1."""
-        return self.family.name not in ("gaussian", "gamma")
+        return self.family.discrete
 
     # --- questions -------------------------------------------------------------------------------------------
 
@@ -233,7 +241,32 @@ class RegressionFit(ABC):
             return criticism.replicate_responses(drawn, self._trials_of(data), seed)
         check_word("kind", kind, (*KINDS, "predictive"))
         eta = drawn.covariates.predictors(drawn.shared, drawn.local)
-        return eta if kind == "link" else apply_mean(self.family, eta)
+        return eta if kind == "link" else drawn_means(self.family, eta, drawn.log_dispersion)
+
+    def category_table(self, data: Any, groups: str) -> pd.DataFrame:
+        """Return the probability of every category, a column each, of every row: the mean over draws."""
+        if self.family.name != "ordinal":
+            raise ValueError(
+                f"kind={PROBABILITIES!r} is for family='ordinal'; this response is {self.family.name}. Its expectation "
+                "is kind='response'."
+            )
+        covariates = self.covariates_for(data, groups)
+        found = np.concatenate(
+            [
+                self._probabilities(covariates.take(slice(at, at + CHUNK_ROWS)))
+                for at in range(0, covariates.num_rows, CHUNK_ROWS)
+            ]
+        )
+        count, first = map(int, self.family.settings)
+        return pd.DataFrame(found, index=self.labels_of(data), columns=list(range(first, first + count)))
+
+    def _probabilities(self, covariates: Covariates) -> np.ndarray:
+        drawn = self.draws_for(covariates, MEAN_DRAWS, 0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        assert drawn.log_dispersion is not None
+        with float64():
+            disp = jnp.asarray(drawn.log_dispersion)[..., None]
+            return np.asarray(category_probabilities(self.family, jnp.asarray(eta), disp).mean(axis=0))
 
     def predictive_table(self, data: Any, groups: str, prob: float, num_draws: int, seed: int) -> pd.DataFrame:
         """Return mean, sd and interval of a new response of every row."""
@@ -297,5 +330,6 @@ class RegressionFit(ABC):
             )
         return self.origin.again(formula, **changes)
 
-    def _log_dispersion(self, rows: Rows) -> float | None:
-        return float(self.shared_moments()[0][rows.X.shape[1]]) if self.family.has_dispersion else None
+    def _log_dispersion(self, rows: Rows) -> np.ndarray | None:
+        found = take_extras(self.family, self.shared_moments()[0], rows.X.shape[1])  # type: ignore[arg-type]
+        return None if found is None else np.asarray(found)

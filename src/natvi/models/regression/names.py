@@ -3,30 +3,27 @@
 from natvi.families.table import Family
 
 
-def dispersion_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
-    """Return the name of the dispersion parameter, kept apart from a covariate of that name.
+def extra_names(family: Family, fixed_names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names of the dispersion and whatever else all rows share, kept apart from covariates of that name.
 
     Example:
         >>> from natvi.families.table import FAMILIES
-        >>> dispersion_name(FAMILIES["gamma"], ("Intercept",)), dispersion_name(FAMILIES["gaussian"], ("sigma",))
-        ('shape', 'residual sigma')
+        >>> extra_names(FAMILIES["gamma"], ("Intercept",)), extra_names(FAMILIES["gaussian"], ("sigma",))
+        (('shape',), ('residual sigma',))
     """
-    if family.dispersion is None:
-        return None
-    name = family.dispersion.removeprefix("log(").removesuffix(")")
-    return name if name not in fixed_names else f"residual {name}"
+    return tuple(extra.name if extra.name not in fixed_names else f"residual {extra.name}" for extra in family.extras)
 
 
-def spread_name(family: Family, fixed_names: tuple[str, ...]) -> str | None:
-    """Return the name under which tables show the dispersion: sigma, or the relative spread 1/sqrt(phi).
+def shown_names(family: Family, fixed_names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the names under which tables show them: sigma, or the relative spread 1/sqrt(phi).
 
     Example:
         >>> from natvi.families.table import FAMILIES
-        >>> spread_name(FAMILIES["negative_binomial"], ()), spread_name(FAMILIES["gaussian"], ())
-        ('1/sqrt(phi)', 'sigma')
+        >>> shown_names(FAMILIES["negative_binomial"], ()), shown_names(FAMILIES["gaussian"], ())
+        (('1/sqrt(phi)',), ('sigma',))
     """
-    name = dispersion_name(family, fixed_names)
-    return name if name is None or family.read_power == 1.0 else f"1/sqrt({name})"
+    names = extra_names(family, fixed_names)
+    return tuple(extra._replace(name=name).shown for name, extra in zip(names, family.extras, strict=True))
 
 
 def sd_names(r: int, random_names: tuple[str, ...] | None, group: str | None) -> tuple[str, ...]:

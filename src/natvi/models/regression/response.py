@@ -8,10 +8,19 @@ import pandas as pd
 
 from natvi.formula.raw_columns import first_row
 from natvi.models.regression.binomial import check_trials, log_choose
+from natvi.models.regression.family.responses import (
+    CENSORED,
+    COUNTS,
+    NAMES,
+    POSITIVE,
+    TIMES,
+    check_shares,
+    encode_categories,
+    signed_times,
+)
 
-FAMILY_NAMES = ("gaussian", "bernoulli", "binomial", "poisson", "negative_binomial", "gamma")
+FAMILY_NAMES = NAMES
 LARGEST = 1e100  # of a response or a covariate: sums of squares must stay below 1e308
-_COUNTS = ("poisson", "negative_binomial")
 
 
 class Response(NamedTuple):
@@ -54,8 +63,13 @@ def encode_response(
         near = difflib.get_close_matches(family, FAMILY_NAMES, n=1, cutoff=0.4)
         hint = f" Did you mean {near[0]!r}?" if near else ""
         raise ValueError(f"Unknown family {family!r}.{hint} Known: {', '.join(FAMILY_NAMES)}.")
+    if family in TIMES:
+        times = _encode_number(response, name, family).values
+        return Response(signed_times(times, trials, name, response.index), ())
     if trials is not None:
         return _encode_proportion(response, name, family, trials, may_be_equal)
+    if family == "ordinal":
+        return Response(encode_categories(response, name), ())
     binary = family in ("bernoulli", "binomial")
     encoded = _encode_binary(response, name, family) if binary else _encode_number(response, name, family)
     first = encoded.values[0]
@@ -97,6 +111,11 @@ def row_weights(weights: np.ndarray | None, trials: np.ndarray | None) -> np.nda
 
 
 def _encode_proportion(response: pd.Series, name: str, family: str, trials: np.ndarray, may_be_equal: bool) -> Response:
+    if name.startswith(CENSORED):
+        raise ValueError(
+            f"{name!r} describes waiting times that may be cut short, and a {family} response is none. Use "
+            "family='weibull' or 'exponential', or give one column as the response."
+        )
     if family != "binomial":
         raise ValueError(
             f"{name!r} describes successes out of trials, and a {family} response has no trials. Use "
@@ -154,12 +173,14 @@ def _encode_number(response: pd.Series, name: str, family: str) -> Response:
         count = int((~np.isfinite(values)).sum())
         raise ValueError(f"The response {name!r} holds {count} infinite value(s). Remove or replace them.")
     refuse_overflow(values[:, None], (name,))
-    if family in _COUNTS:
+    if family in COUNTS:
         _check_counts(values, name, family)
-    if family == "gamma" and (wrong := values <= 0).any():
+    if family == "beta":
+        check_shares(values, name, response.index)
+    if family in POSITIVE and (wrong := values <= 0).any():
         raise ValueError(
-            f"A gamma response must be greater than zero; {name!r} holds {int(wrong.sum())} value(s) of {len(values)} "
-            f"that are not, e.g. {values[wrong][0]:g} in row {first_row(response.index, wrong)}. Use "
+            f"A {family} response must be greater than zero; {name!r} holds {int(wrong.sum())} value(s) of "
+            f"{len(values)} that are not, e.g. {values[wrong][0]:g} in row {first_row(response.index, wrong)}. Use "
             "family='gaussian' for values of either sign. Adding a constant to the zeros would decide the answer by "
             "its size: model zeros apart instead, with family='bernoulli'."
         )

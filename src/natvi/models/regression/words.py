@@ -13,6 +13,17 @@ RESPONSES = {
     "bernoulli": "yes or no",
     "binomial": "the number of successes among some trials",
     "gamma": "a positive measurement whose sd grows with its expectation (gamma)",
+    "lognormal": "a positive measurement whose logarithm is normally distributed",
+    "exponential": "a waiting time whose hazard does not change (exponential)",
+    "weibull": "a waiting time with proportional hazards (Weibull)",
+    "student_t": "a measurement with outliers (Student's t)",
+    "beta": "a share between 0 and 1 (beta)",
+    "ordinal": "one of several ordered categories (cumulative model)",
+    "geometric": "a count with a geometric distribution",
+    "zero_inflated_poisson": "a Poisson count with further zeros (zero-inflated)",
+    "zero_inflated_negative_binomial": "a negative binomial count with further zeros (zero-inflated)",
+    "hurdle_poisson": "zero, or a Poisson count of at least one (hurdle)",
+    "hurdle_negative_binomial": "zero, or a negative binomial count of at least one (hurdle)",
 }
 DISTRIBUTIONS = {
     "gaussian": "Normal({mean}, σ<sup>2</sup>)",
@@ -21,6 +32,16 @@ DISTRIBUTIONS = {
     "bernoulli": "Bernoulli({mean})",
     "binomial": "Binomial(n<sub>i</sub>, {mean})",
     "gamma": "Gamma(shape, mean {mean})",
+    "lognormal": "LogNormal(log {mean}, σ<sup>2</sup>)",
+    "exponential": "Exponential(mean {mean})",
+    "weibull": "Weibull(shape, hazard {mean})",
+    "student_t": "t<sub>ν</sub>({mean}, σ)",
+    "beta": "Beta(mean {mean}, precision φ)",
+    "ordinal": "Ordinal({mean} over the first threshold, widths)",
+    "zero_inflated_poisson": "ZeroInflated(π, Poisson({mean}))",
+    "zero_inflated_negative_binomial": "ZeroInflated(π, NegativeBinomial({mean}, φ))",
+    "hurdle_poisson": "Hurdle(π, Poisson({mean}) > 0)",
+    "hurdle_negative_binomial": "Hurdle(π, NegativeBinomial({mean}, φ) > 0)",
 }
 LINKS = {"identity": "{mean}", "log": "log {mean}", "logit": "logit {mean}", "probit": "Φ<sup>-1</sup>({mean})"}
 MOST_TERMS = 12

@@ -105,6 +105,9 @@ def rough_mean(target: DesignRows) -> Float[Array, " d"]:
     beta = cho_solve((jnp.linalg.cholesky(gram), True), (w * rough) @ X)
     if not target.family.has_dispersion:
         return beta
+    start_extras = getattr(target.family, "start_extras", None)
+    if start_extras is not None:
+        return jnp.append(beta, start_extras(y, X @ beta + (0.0 if offset is None else offset), w))
     if target.rows.X.shape[0] <= p:
         # the rows can be met exactly, and the likelihood alone would let the dispersion vanish
         size = jnp.std(rough)

@@ -4,7 +4,8 @@ Given theta_g the groups are independent, and log p(y_i, theta_i | theta_g) is c
 is drawn by rejection below three tangents. For two, the integral over the second is log-concave in the first
 (Prekopa), so the first is drawn below three tangents of that integral, which quadrature gives to many digits, then the
 second given the first. Gaussian rows make theta_i Gaussian. Whatever the tangents touch, the draws are exact; good
-points of contact only make rejections rare.
+points of contact only make rejections rare. Where rows are not log-concave (`Family.log_concave`), the same densities
+are drawn from on a grid around the mode, by interpolation.
 """
 
 from collections.abc import Callable
@@ -15,9 +16,10 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from natvi.linalg import small_blocks
+from natvi.target.mixed.grid_draws import draw_on_grid
 from natvi.target.mixed.log_concave import draw_log_concave
 from natvi.target.mixed.marginal import mixed_parts
-from natvi.target.mixed.modes import RowLikelihood, group_modes
+from natvi.target.mixed.modes import RowLikelihood, group_modes, is_log_concave
 from natvi.target.term import SumOfTerms
 
 MOST_EFFECTS = 2  # per group, unless rows are Gaussian
@@ -86,17 +88,18 @@ def draw_given(
 
     if _is_gaussian(likelihood.family):
         return at(jax.random.normal(key, mode.shape))
+    draw = draw_log_concave if is_log_concave(likelihood) else draw_on_grid
     if effects.r == 1:
-        return at(draw_log_concave(key, lambda z: log_density(z[None]), mode.shape[1])[None])
+        return at(draw(key, lambda z: log_density(z[None]), mode.shape[1])[None])
     first, second = jax.random.split(key)
-    z1 = draw_log_concave(first, lambda z: _integrate_second(log_density, z)[0], mode.shape[1])
+    z1 = draw(first, lambda z: _integrate_second(log_density, z)[0], mode.shape[1])
     _, centre, scale = _integrate_second(log_density, z1)
-    z2 = draw_log_concave(second, lambda z: log_density(jnp.stack([z1, centre + scale * z])), mode.shape[1])
+    z2 = draw(second, lambda z: log_density(jnp.stack([z1, centre + scale * z])), mode.shape[1])
     return at(jnp.stack([z1, centre + scale * z2]))
 
 
 def _is_gaussian(family: object) -> bool:
-    return getattr(family, "link", None) == "identity"
+    return bool(getattr(family, "quadratic", False))
 
 
 def _integrate_second(

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily
+from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily, take_extras
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern
 from natvi.linalg.crossed.rows import CrossedRows
@@ -134,13 +134,13 @@ class CrossedTarget(eqx.Module):
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""
-        disp = theta.shared[self.p] if self.family.has_dispersion else None
+        disp = take_extras(self.family, theta.shared, self.p)
         rows = jnp.sum(self.weighted(self.family.log_density(self.y, self.design.predictor(theta), disp)))
         base = ArrowVector(theta.local, theta.shared[: self.b])
         terms = [term.value(theta) for term in self.effects] + [term.value(base) for term in self.shared]
         return sum(terms, rows + self.constant)
 
-    def weighted(self, rows: Float[Array, "c C"]) -> Float[Array, "c C"]:
+    def weighted(self, rows: Float[Array, "*q c C"]) -> Float[Array, "*q c C"]:
         """Return what belongs to rows, times their weights, and 0 in cells without a row."""
         weighted = rows if self.weight is None else self.weight * rows
         return jnp.where(self.design.rows.filled, weighted, 0.0)
@@ -166,17 +166,24 @@ class CrossedTarget(eqx.Module):
             S = S.at[own, own].add(part.hess.shared)
         return Expected(value, ArrowVector(grad.local, shared), hess._replace(shared=S))
 
+    def predictor_moments(self, q: Any) -> PredictorMoments:
+        """Return the law of every row's predictor, with the dispersion's, under a Gaussian."""
+        p, k = self.p, self.family.num_extras
+        found = q.row_moments(self.design, tuple(range(p, p + k)))
+        if not k:
+            return PredictorMoments(found.mean, found.variance)
+        variance, disp = q.shared_covariance()[p : p + k, p : p + k], take_extras(self.family, q.mean.shared, p)
+        both = (variance[0, 0], found.covariance[0]) if k == 1 else (variance, found.covariance)
+        return PredictorMoments(found.mean, found.variance, disp, *both)
+
     def expected_rows(self, q: Any) -> Expected:
         """Return what the rows contribute to the expectation, on the whole pattern."""
-        design, p = self.design, self.p
-        found = q.row_moments(design, (p,) if self.family.has_dispersion else ())
-        moments = PredictorMoments(found.mean, found.variance)
-        if self.family.has_dispersion:
-            variance = q.shared_covariance()[p, p]
-            moments = PredictorMoments(found.mean, found.variance, q.mean.shared[p], variance, found.covariance[0])
-        rows = self.row_expectations(moments)
+        design, p, k = self.design, self.p, self.family.num_extras
+        rows = self.row_expectations(self.predictor_moments(q))
         grad, hess = design.transposed_product(rows.d_eta, self.b), design.gram(rows.d_eta_eta, self.b)
         if rows.d_disp is not None and rows.d_eta_disp is not None and rows.d_disp_disp is not None:
-            grad = grad._replace(shared=grad.shared.at[p].add(jnp.sum(rows.d_disp)))
-            hess = design.with_dispersion(hess, rows.d_eta_disp, jnp.sum(rows.d_disp_disp))
+            slopes = jnp.sum(rows.d_disp.reshape(k, -1), axis=1)
+            grad = grad._replace(shared=grad.shared.at[p : p + k].add(slopes))
+            own = jnp.sum(rows.d_disp_disp.reshape(k, k, -1), axis=2)
+            hess = design.with_dispersion(hess, rows.d_eta_disp.reshape(k, *self.y.shape), own)
         return Expected(jnp.sum(rows.value) + self.constant, grad, hess)

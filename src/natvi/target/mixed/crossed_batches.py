@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
 from natvi.linalg.crossed.loose_rows import LooseRows
@@ -33,15 +34,15 @@ class RowBatch(NamedTuple):
         pair: Which pairs of the pattern these are.
     """
 
-    X: Float[Array, "p 1 C"]
-    Z: Float[Array, "r 1 C"]
-    offset: Float[Array, "1 C"]
-    y: Float[Array, "1 C"]
-    weight: Float[Array, "1 C"]
-    level: Int[Array, " C"]
-    coordinate: Int[Array, "K 1 C"]
-    value: Float[Array, "K 1 C"]
-    pair: Int[Array, "K 1 C"]
+    X: Float[Array | np.ndarray, "p 1 C"]
+    Z: Float[Array | np.ndarray, "r 1 C"]
+    offset: Float[Array | np.ndarray, "1 C"]
+    y: Float[Array | np.ndarray, "1 C"]
+    weight: Float[Array | np.ndarray, "1 C"]
+    level: Int[Array | np.ndarray, " C"]
+    coordinate: Int[Array | np.ndarray, "K 1 C"]
+    value: Float[Array | np.ndarray, "K 1 C"]
+    pair: Int[Array | np.ndarray, "K 1 C"]
 
 
 class BatchedCrossedTarget(CrossedTarget):
@@ -72,7 +73,8 @@ class BatchedCrossedTarget(CrossedTarget):
 
     def around(self, batch: RowBatch) -> CrossedTarget:
         """Return the target of the rows of a batch alone."""
-        filled = batch.weight > 0
+        batch = RowBatch(*map(jnp.asarray, batch))
+        filled = jnp.asarray(batch.weight) > 0
         rows = LooseRows(batch.X, batch.Z, batch.offset, filled, batch.level, 0, num_groups=self.num_levels)
         sizes = self.design.num_coordinates, self.design.num_pairs
         design = CrossedRows(rows, batch.coordinate, batch.value, batch.pair, *sizes)

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
-from natvi.families.rows import PredictorMoments
+from natvi.families.rows import PredictorMoments, take_extras
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.target.expected import Expected
@@ -48,8 +48,10 @@ class CrossedGiven(eqx.Module):
         found, zero = q.row_moments(whole.design, ()), jnp.zeros(())
         moments = PredictorMoments(found.mean, found.variance)
         if whole.family.has_dispersion:
+            k, disp = whole.family.num_extras, take_extras(whole.family, self.hyper, 0)
             nothing = jnp.zeros_like(found.mean)
-            moments = PredictorMoments(found.mean, found.variance, self.hyper[0], zero, nothing)
+            none = (zero, nothing) if k == 1 else (jnp.zeros((k, k)), jnp.zeros((k, *nothing.shape)))
+            moments = PredictorMoments(found.mean, found.variance, disp, *none)
         rows = whole.row_expectations(moments)
         total = Expected(
             jnp.sum(rows.value) + whole.constant,
@@ -58,7 +60,8 @@ class CrossedGiven(eqx.Module):
         )
         score = jnp.zeros_like(self.hyper)
         if rows.d_disp is not None:
-            score = score.at[0].add(jnp.sum(rows.d_disp))
+            k = whole.family.num_extras
+            score = score.at[:k].add(jnp.sum(rows.d_disp.reshape(k, -1), axis=1))
         for term in self.terms():
             total, slope = self._add_prior(total, q, term)
             start = term.prior.start - p

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.rows import take_extras
 from natvi.linalg import ArrowVector, small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
 from natvi.target.mixed.modes import CLOSE, CLOSER, RowLikelihood, group_modes
@@ -44,7 +45,7 @@ class Nodes(NamedTuple):
 
     z: Float[Array, "m r"] | np.ndarray
     log_weight: Float[Array, " m"] | np.ndarray
-    count: Array | int
+    count: Array | np.ndarray | int
 
 
 def can_integrate(target: SumOfTerms) -> bool:
@@ -57,7 +58,7 @@ def can_integrate(target: SumOfTerms) -> bool:
 
 def is_gaussian(likelihood: LikelihoodRows) -> bool:
     """Whether f_i is quadratic in theta_i."""
-    return getattr(likelihood.family, "link", None) == "identity"
+    return bool(getattr(likelihood.family, "quadratic", False))
 
 
 def default_nodes(target: SumOfTerms, times: int = 1) -> Nodes:
@@ -123,13 +124,15 @@ def marginal_score(
     """Return log p(y, theta_g) and its gradient."""
     likelihood, effects = mixed_parts(target)
     groups, sums = _integrals(target, shared, near, nodes, True)
+    assert sums.slope is not None and sums.outer is not None
     share = effects.where_real(1.0 / sums.total, 0.0)
     score = jnp.zeros_like(shared)
     # E psi' of every row
     slope = sums.slope * likelihood.design.per_chunk(share)
     score = score.at[: likelihood.p].add(jnp.tensordot(likelihood.design.X, slope, axes=2))
-    if likelihood.family.has_dispersion:
-        score = score.at[likelihood.p].add(jnp.sum(effects.where_real(sums.disp * share, 0.0)))
+    if sums.disp is not None:
+        own = slice(likelihood.p, likelihood.p + likelihood.family.num_extras)
+        score = score.at[own].add(jnp.sum(effects.where_real(sums.disp * share, 0.0), axis=-1))
     # E theta theta' of all groups together, for n log |W| - tr(W W' E theta theta') / 2
     outer = jnp.sum(effects.where_real(sums.outer * share, 0.0), axis=-1)
 
@@ -147,14 +150,14 @@ def group_log_likelihoods(
     """Return log p(y_i | theta_g) of every group, its random effects integrated out, but for the rows' constants."""
     groups, _ = _integrals(target, shared, near, default_nodes(target), False)
     likelihood, _ = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    disp = take_extras(likelihood.family, shared, likelihood.p)
     return groups + likelihood.design.per_group(jnp.sum(likelihood.row_normalisers(disp), axis=0))
 
 
 def _alone(target: SumOfTerms, shared: Float[Array, " g"]) -> Float[Array, ""]:
     """Return what needs no integral: the prior of theta_g and the rows' normaliser."""
     likelihood, effects = mixed_parts(target)
-    disp = shared[likelihood.p] if likelihood.family.has_dispersion else None
+    disp = take_extras(likelihood.family, shared, likelihood.p)
     nobody = jnp.zeros((effects.r, 1))
     return likelihood.normaliser(disp) + sum((t.value(ArrowVector(nobody, shared)) for t in target.shared), 0.0)
 
@@ -165,7 +168,7 @@ class _Sums(NamedTuple):
     seen: Float[Array, "k n"]  # f_i at the mode and around it; in the last row whatever came last
     total: Float[Array, " n"]
     slope: Float[Array, "c K"] | None = None  # of the rows' log p
-    disp: Float[Array, " n"] | None = None
+    disp: Float[Array, "q n"] | None = None
     outer: Float[Array, "r r n"] | None = None  # theta theta'
 
 
@@ -195,18 +198,20 @@ def _integrals(
         share = weight[k] * jnp.prod(1.0 + b * v / far, axis=0) * jnp.exp(value - seen[0])
         share = jnp.where(k < first, 0.0, share)
         more = _Sums(jax.lax.dynamic_update_index_in_dim(seen, value, jnp.minimum(k, first), 0), sums.total + share)
-        if slope is None:
+        if slope is None or sums.slope is None or sums.outer is None:
             return more
+        assert sums.slope is not None and sums.outer is not None
         return more._replace(
             slope=sums.slope + likelihood.design.per_chunk(share) * slope,
-            disp=None if sums.disp is None else sums.disp + share * rows.total(_disp_slope(rows, eta)),
+            disp=None if sums.disp is None else sums.disp + share * _disp_slopes(rows, eta),
             outer=sums.outer + share * theta[:, None] * theta[None],
         )
 
     nothing = jnp.zeros(near.shape[1])
     start = _Sums(jnp.zeros((first + 1, near.shape[1])), nothing)
     if with_slopes:
-        disp = nothing if likelihood.family.has_dispersion else None
+        q = likelihood.family.num_extras
+        disp = jnp.zeros((q, near.shape[1])) if q else None
         start = _Sums(*start[:2], jnp.zeros_like(likelihood.y), disp, jnp.zeros((r, r, near.shape[1])))
     sums = jax.lax.fori_loop(0, first + nodes.count, add, start)
     # |d theta / d s|, and the norm of N(0, (W W')^-1)
@@ -220,10 +225,13 @@ def _stretch(b: Float[Array, "r n"]) -> Float[Array, "r n"]:
     return jnp.where(jnp.isfinite(b), jnp.clip(b, -MOST_STRETCHED, MOST_STRETCHED), 0.0)
 
 
-def _disp_slope(rows: RowLikelihood, eta: Float[Array, "c K"]) -> Float[Array, "c K"]:
-    """Return the derivative of every row's log p, less its normaliser, in the log dispersion."""
+def _disp_slopes(rows: RowLikelihood, eta: Float[Array, "c K"]) -> Float[Array, "q n"]:
+    """Return the derivatives of every group's log p, less its normaliser, in the coordinates of the dispersion."""
     assert rows.disp is not None
-    return jax.jvp(lambda disp: rows.term.row_kernels(eta, disp), (rows.disp,), (jnp.ones_like(rows.disp),))[1]
+    one = rows.disp.ndim == 0
+    moves = [jnp.ones_like(rows.disp)] if one else list(jnp.eye(rows.disp.shape[0]))
+    parts = [jax.jvp(lambda disp: rows.term.row_kernels(eta, disp), (rows.disp,), (move,))[1] for move in moves]
+    return jnp.stack([rows.total(part) for part in parts])
 
 
 def mixed_parts(target: SumOfTerms) -> tuple[LikelihoodRows, RandomEffectsPrior]:

@@ -1,6 +1,7 @@
 """The modes of random effects given everything else, group by group: Newton's method in all groups at once.
 
-f_i(theta_i) = log p(y_i, theta_i | theta_g) is concave for every family, so there is one mode. Value, gradient and
+f_i(theta_i) = log p(y_i, theta_i | theta_g) is concave for most families, so that there is one mode; for the others one
+near the guess is found, rows that are not concave adding nothing to the curvature. Value, gradient and
 Hessian come from one look at the rows, and a look that showed a rise is the next step's.
 """
 
@@ -10,6 +11,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
+from natvi.families.rows import take_extras
 from natvi.linalg import small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
 
@@ -25,7 +27,7 @@ class RowLikelihood:
 
     def __init__(self, term: LikelihoodRows, shared: Float[Array, " g"]) -> None:
         self.term = term
-        self.disp = shared[term.p] if term.family.has_dispersion else None
+        self.disp = take_extras(term.family, shared, term.p)
         self.base = term.design.offset + jnp.tensordot(shared[: term.p], term.design.X, axes=1)
 
     def predictor(self, theta: Float[Array, "r n"]) -> Float[Array, "c K"]:
@@ -53,6 +55,11 @@ class RowLikelihood:
         """Return every row's log p with its first and second derivative in the predictor."""
         (value, slope), (_, bend) = jax.jvp(self.slopes, (eta,), (jnp.ones_like(eta),))
         return value, slope, bend
+
+
+def is_log_concave(likelihood: LikelihoodRows) -> bool:
+    """Whether every row is log-concave in its predictor."""
+    return bool(getattr(likelihood.family, "log_concave", True))
 
 
 class _Look(NamedTuple):
@@ -112,6 +119,8 @@ def _step(at: _Look) -> Float[Array, "r n"]:
 def _look(rows: RowLikelihood, precision: Float[Array, "r r"], theta: Float[Array, "r n"]) -> _Look:
     design, pulled = rows.term.design, precision @ theta
     value, slope, bend = rows.bends(rows.predictor(theta))
+    if not is_log_concave(rows.term):
+        bend = jnp.minimum(bend, 0.0)
     grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - pulled
     gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))
     hess = gram + precision[..., None]

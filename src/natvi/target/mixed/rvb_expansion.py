@@ -18,6 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from natvi.families.rows import take_extras
 from natvi.linalg import GroupedRows
 from natvi.linalg.local_global import block_product, inverse_root
 from natvi.target.likelihood_rows import LikelihoodRows
@@ -48,9 +49,9 @@ class GroupLikelihood(eqx.Module):
         p = self.likelihood.p
         return self.design.offset + jnp.tensordot(shared[:p], self.design.X, axes=1), shared[p:]
 
-    def dispersion(self, rest: Rest) -> Float[Array, ""] | None:
+    def dispersion(self, rest: Rest) -> Float[Array, "*q"] | None:
         """Return the dispersion parameter, if there is one."""
-        return rest[0] if self.likelihood.family.has_dispersion else None
+        return take_extras(self.likelihood.family, rest, 0)
 
     def precision_factor(self, rest: Rest) -> Float[Array, "r r"]:
         """Return W."""

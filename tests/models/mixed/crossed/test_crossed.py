@@ -85,6 +85,16 @@ def test_gva_is_narrow_about_sds_of_few_levels_and_auto_mends_it(gva, auto):
     assert auto.fixed_effects().loc["x", "mean"] == pytest.approx(gva.fixed_effects().loc["x", "mean"], abs=1e-3)
 
 
+def test_large_data_are_judged_by_mode_and_curvature(table, monkeypatch):
+    from natvi.models.mixed.crossed import auto as choosing
+
+    model = natvi.glmm("y ~ x + (1 | plate) + (1 | sample)", table)
+    monkeypatch.setattr(choosing, "_too_large", lambda stage: "large")
+    fit = model.fit()
+    assert fit.method == "gva" and fit.trust == "use with care"
+    assert any("log sd(Intercept|sample)" in reason for reason in fit.trust_reasons), fit.trust_reasons
+
+
 def test_tables_and_predictions_know_each_factor(table, auto):
     effects = auto.random_effects()
     assert list(effects["group"].unique()) == ["plate", "sample"] and len(effects) == PLATES + SAMPLES

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.families.table import Family, find_family
+from natvi.families.table import Family, find_streamed
 from natvi.formula.margins import plain_products
 from natvi.gaussian import CovarianceGaussian
 from natvi.hosts.collect import collect, count
@@ -278,11 +278,11 @@ def glm_batches(
         >>> model.survey.num_rows
         400
     """
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     structure = check_structure(structure)
     rows = RowSource(source, num_rows, chosen.name, names, intercept)
-    known = collect(num_rows)
-    survey = survey_rows(rows.read, chosen, None if None in known else tuple(known))
+    known = [size for size in collect(num_rows) if size is not None]
+    survey = survey_rows(rows.read, chosen, tuple(known) if len(known) == count() else None)
     rows.num_rows = survey.own_rows
     if not rows.names and not chosen.has_dispersion:
         raise ValueError("the model has no coefficients: X has no columns. Give some, or intercept=True.")

@@ -74,7 +74,9 @@ def sum_block(
     here = target.with_rows(rows)
     each = here.each_row(here.moments(gaussian))
     grad = each.d_eta @ rows.X
-    return jnp.sum(each.value), grad if each.d_disp is None else jnp.append(grad, jnp.sum(each.d_disp))
+    if each.d_disp is None:
+        return jnp.sum(each.value), grad
+    return jnp.sum(each.value), jnp.append(grad, jnp.sum(each.d_disp.reshape(target.family.num_extras, -1), axis=1))
 
 
 def judge_shift(shift: np.ndarray) -> tuple[Trust, ...]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from natvi.families.table import find_family
+from natvi.families.table import find_streamed
 from natvi.hosts.collect import collect, is_first, total
 from natvi.judge.trust import CARE, Trust
 from natvi.models.mixed.batches.posterior import BatchedFit
@@ -79,7 +79,7 @@ def fit_mixed_batches(
     """
     if not gap > 0 or isinstance(max_epochs, bool) or max_epochs < 1:
         raise ValueError(f"gap and max_epochs must be positive; got {gap!r} and {max_epochs!r}.")
-    chosen = find_family(family, link)
+    chosen = find_streamed(family, link)
     watch = Stopwatch()
     with float64():
         worker = make_worker(source, chosen, prior, names, blocks, state)

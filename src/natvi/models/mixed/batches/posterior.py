@@ -122,7 +122,7 @@ class BatchedFit(SharedCoordinates):
         """Return arrays and a JSON document from which the model can be rebuilt; the groups are not among them."""
         document = {
             "model": "glmm_batches",
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "fixed_names": list(self.fixed_names),
             "random_names": list(self.random_names),

@@ -44,5 +44,5 @@ def batch_target(batch: GroupBatch, family: Family, cells: int, correlated: bool
     )
     weight = None if batch.weight is None else jnp.asarray(place(batch.weight))
     likelihood = LikelihoodRows(rows, jnp.asarray(place(batch.y)), family, weight=weight)
-    effects = RandomEffectsPrior(r, p + int(family.has_dispersion), correlated)
+    effects = RandomEffectsPrior(r, p + family.num_extras, correlated)
     return SumOfTerms((likelihood, effects), ())

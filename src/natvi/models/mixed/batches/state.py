@@ -13,7 +13,7 @@ from natvi.linalg.grouped_rows import chunk_size
 from natvi.models.mixed.batches.rows import batch_target
 from natvi.models.mixed.start import StartRows, compiled_starting_point, starting_values, within_prior
 from natvi.models.mixed.target import prior_terms
-from natvi.models.regression.names import dispersion_name
+from natvi.models.regression.names import extra_names
 from natvi.models.regression.prior.choice import Prior, choose_prior
 from natvi.models.regression.prior.data import PriorData
 from natvi.run import climb_groups
@@ -47,12 +47,13 @@ class BatchNames(NamedTuple):
 
     def shared(self, family: Family) -> tuple[str, ...]:
         """Return the names of the shared coordinates."""
-        dispersion = dispersion_name(family, self.fixed)
+        names = extra_names(family, self.fixed)
+        own = [extra._replace(name=name).coordinate for name, extra in zip(names, family.extras, strict=True)]
         omega = [
             f"log W({self.random[row]})" if row == column else f"W({self.random[row]},{self.random[column]})"
             for row, column in omega_positions(len(self.random), self.correlated)
         ]
-        return (*self.fixed, *([f"log {dispersion}"] if dispersion else []), *omega)
+        return (*self.fixed, *own, *omega)
 
 
 class BatchState(NamedTuple):

@@ -13,10 +13,11 @@ import numpy as np
 
 from natvi.judge import ladder
 from natvi.judge.trust import CARE, GOOD, Trust
+from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
-from natvi.models.mixed.crossed.integrated.method import Points, Positions, integrate
+from natvi.models.mixed.crossed.integrated.method import Points, Positions, integrate, mode_of_hyper
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
-from natvi.models.mixed.crossed.judge import judge_gaussian, judge_integrated, judge_open
+from natvi.models.mixed.crossed.judge import judge_by_mode, judge_gaussian, judge_integrated, judge_open
 from natvi.models.mixed.crossed.layout import Built
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.regression.separation import separated
@@ -27,6 +28,7 @@ from natvi.x64 import float64
 
 MOST_SECONDS = 100.0  # that auto spends by itself on the points it begins with
 SETTLING_SECONDS, MOST_POINTS = 20.0, 4096  # on more of them, until means and sds have settled
+GLANCE_POINTS = 40  # to the mode, for its curvature
 POINTS, STEPS = 300, 8  # points to begin with, those on the way to the mode included, and steps for each
 PER_ROW, PER_PAIR, PER_CELL = 5e-7, 2e-8, 6e-11  # seconds of a step: for rows, pairs of pairs, the corner's size cubed
 BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
@@ -117,13 +119,7 @@ def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]
     target, model, fitted = stage.built.target, stage.model, stage.fitted
     if target.b == target.p:
         raise FloatingPointError("there is nothing to integrate")
-    q = fitted.gaussian
-    with float64():
-        system = BlockedSystem(
-            target, target.pattern, q.factor.local.shape[0], q.factor.cross.shape[0], q.mean.shared.shape[0]
-        )
-        precision = system.natural(fitted.state.ascent.x).precision
-    p = target.p
+    q, precision, p = fitted.gaussian, _precision(stage), target.p
     covariance = model.shared_covariance[p:, p:]
     at = {k - p for k in model.log_sd_positions().values()}
     others = set(range(target.b - p)) - at - {k - p for k in model.dispersion_position().values()}
@@ -140,6 +136,29 @@ def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]
     bad = np.mean(points.described.inner.settled <= 0) > 0.5
     outcome = Outcome.STALLED if bad else Outcome.CONVERGED
     return Chosen(found, "integrated", outcome, points.log_evidence, points.error, steps, concerns), doubts
+
+
+def _precision(stage: CrossedStage) -> BlockedMatrix:
+    """Return the precision of the joint Gaussian."""
+    target, q = stage.built.target, stage.fitted.gaussian
+    with float64():
+        sizes = q.factor.local.shape[0], q.factor.cross.shape[0], q.mean.shared.shape[0]
+        return BlockedSystem(target, target.pattern, *sizes).natural(stage.fitted.state.ascent.x).precision
+
+
+def _glance(stage: CrossedStage) -> Trust | None:
+    """Hold the Gaussian against mode and curvature of the integrated density; None where that takes long too."""
+    target = stage.built.target
+    hyper = target.b - target.p
+    if not 0 < hyper <= MOST_HYPER or GLANCE_POINTS * STEPS * _step_seconds(stage) > MOST_SECONDS:
+        return None
+    centre, covariance = stage.model.shared_moments()
+    own = covariance[target.p :, target.p :]
+    try:
+        mode = mode_of_hyper(target, stage.fitted.gaussian.mean, _precision(stage), own, centre[target.p :])
+    except (FloatingPointError, np.linalg.LinAlgError):
+        return None
+    return judge_by_mode(stage.model, mode.centre, mode.covariance)
 
 
 def _named(points: Points, stage: CrossedStage, why: str) -> IntegratedFit:
@@ -182,6 +201,8 @@ def _check(stage: CrossedStage) -> tuple[Trust, ...]:
     if stage.fitted.outcome in BROKEN:
         return ()
     if why := _too_large(stage):
+        if (found := _glance(stage)) is not None:
+            return (found, *_separation(stage.model))
         words = f"the Gaussian was not held against a better answer ({why}); sds of few levels may be too certain"
         return (Trust(CARE, (words,)), *_separation(stage.model))
     try:

@@ -208,7 +208,7 @@ def effect_tables(
 def fitted_terms(design: Design, family: Family, built: Built | None) -> tuple[FittedTerm, ...]:
     """Return the terms with their places."""
     places = [0] * len(design.terms) if built is None else built.plan.flat_places(design.terms)
-    found, omega = [], design.X.shape[1] + int(family.has_dispersion)
+    found, omega = [], design.X.shape[1] + family.num_extras
     for term, place in zip(design.terms, places, strict=True):
         own = (term.group, term.columns, term.names, term.labels, term.correlated, term.first, place, omega)
         found.append(FittedTerm(*own))

@@ -13,7 +13,8 @@ from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedFactor, CrossPattern
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.mixed.draws import draw_in_batches
-from natvi.models.regression.names import spread_name
+from natvi.models.regression.family.extras import shown_row
+from natvi.models.regression.names import shown_names
 from natvi.models.regression.tables import gaussian_table, interval_table, lognormal_row
 from natvi.x64 import float64
 
@@ -69,8 +70,9 @@ class GaussianCrossedFit(CrossedFit):
         table = interval_table(self.component_names(), (values.mean(0), values.std(0, ddof=1), *quantiles), prob)
         M = self.coordinates.random
         exact = {}
-        if spread := spread_name(self.family, self.fixed_names):
-            exact[spread] = (len(self.fixed_names), self.family.read_power, 0.0)
+        names = shown_names(self.family, self.fixed_names)
+        for at, (name, extra) in enumerate(zip(names, self.family.extras, strict=True), len(self.fixed_names)):
+            table.loc[name] = shown_row(extra, float(mean[at]), float(covariance[at, at]), tail)
         for term in self.terms:
             if term.r == 1 or not term.correlated:
                 for k, (name, at) in enumerate(term.log_sd_positions().items()):

@@ -28,7 +28,29 @@ def compare(better: pd.DataFrame, other: pd.DataFrame) -> tuple[np.ndarray, np.n
 def judge_gaussian(fit: GaussianCrossedFit, better: IntegratedFit) -> Trust:
     """Return the verdict on the joint Gaussian, held against the integrated answer."""
     tables, other = (pd.concat(found.tables(0.95).values()) for found in (better, fit))
-    shift, change = compare(tables, other)
+    words = "integrating over sds and dispersion changes no mean and no sd by over a tenth"
+    return _compared(list(tables.index), *compare(tables, other), words)
+
+
+def judge_by_mode(fit: GaussianCrossedFit, centre: np.ndarray, covariance: np.ndarray) -> Trust:
+    """Return the verdict on the Gaussian of sds and dispersion, held against mode and curvature of their density.
+
+    It is for many levels, where that density is close to normal and the integrated answer takes long.
+    """
+    p = len(fit.fixed_names)
+    mean, own = fit.shared_moments()
+    sd = np.sqrt(np.diag(covariance))
+    shift, change = (centre - mean[p:]) / sd, np.log(sd / np.sqrt(np.diag(own)[p:]))
+    names, logs = fit.shared_names(), {*fit.log_sd_positions().values(), *fit.dispersion_position().values()}
+    for at in fit.log_sd_positions().values():
+        shift[at - p] *= -1.0  # the coordinate is minus the log sd
+    shown = [f"log {names[at]}" if at in logs else names[at] for at in range(p, len(names))]
+    words = "mode and curvature of sds and dispersion, effects integrated out, agree with it to a tenth"
+    return _compared(shown, shift, change, words)
+
+
+def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str) -> Trust:
+    """Return the verdict by how far means are off, in posterior sds, and by log ratios of true sds to ours."""
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
     numbers = (
         ("largest shift of a mean, in posterior sds", float(shift[moved])),
@@ -37,12 +59,12 @@ def judge_gaussian(fit: GaussianCrossedFit, better: IntegratedFit) -> Trust:
     parts = []
     if abs(shift[moved]) > thresholds.SHIFT:
         way = "higher" if shift[moved] > 0 else "lower"
-        parts.append(f"the mean of {tables.index[moved]} should be about {abs(shift[moved]):.1f} posterior sds {way}")
+        parts.append(f"the mean of {names[moved]} should be about {abs(shift[moved]):.1f} posterior sds {way}")
     if abs(change[changed]) > thresholds.CHANGE:
         verb = "" if parts else "should be "
-        parts.append(f"the sd of {tables.index[changed]} {verb}{np.exp(change[changed]):.2f} times as large")
+        parts.append(f"the sd of {names[changed]} {verb}{np.exp(change[changed]):.2f} times as large")
     if not parts:
-        return Trust(GOOD, ("integrating over sds and dispersion changes no mean and no sd by over a tenth",), numbers)
+        return Trust(GOOD, (good,), numbers)
     words = f"{' and '.join(parts)}; method='integrated' or 'auto' goes on from it"
     return Trust(REFUSE if abs(shift[moved]) > thresholds.FAR_SHIFT else CARE, (words,), numbers)
 
@@ -103,7 +125,8 @@ def judge_open(fit: IntegratedFit) -> tuple[Trust, ...]:
     table = fit.component_table(fit.weights, 0.95)
     _, covariance = fit.shared_moments()
     small, vague = [], []
-    spread = dict(zip(fit.component_names()[-1:], fit.dispersion_position().values(), strict=False))
+    places = fit.dispersion_position().values()
+    spread = dict(zip(fit.component_names()[-len(places) :], places, strict=False)) if places else {}
     for name, at in (fit.log_sd_positions() | spread).items():
         if table.iloc[:, 2].loc[name] < NEAR_ZERO * table["mean"].loc[name]:
             small.append(name)

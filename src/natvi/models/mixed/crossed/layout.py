@@ -105,7 +105,7 @@ def build_crossed(
         plan.num_crossed,
         len(pattern.level),
     )
-    effects, b = term_effects(terms, plan, p + int(family.has_dispersion))
+    effects, b = term_effects(terms, plan, p + family.num_extras)
     device: CrossPattern = jax.tree.map(jnp.asarray, pattern)
     target = CrossedTarget(
         design=crossed,

@@ -20,7 +20,7 @@ from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.questions.leave_groups import sum_blocks
 from natvi.models.regression.rows import Rows
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
-from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods
+from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods, mixed_parts
 from natvi.x64 import float64
 
 AT_ONCE = 8  # draws per compiled call
@@ -96,7 +96,7 @@ def _level_values(
     columns = np.concatenate([np.arange(rows.Z.shape[1])[term.columns_of_Z] for term in own])
     others = rows.Z.copy()
     others[:, columns] = 0.0
-    disp = int(drawn.family.has_dispersion)
+    disp = drawn.family.num_extras
     omega = np.concatenate([np.arange(term.omega, term.omega + term.num_omega) for term in own])
     shared = np.concatenate([drawn.shared[:, p : p + disp], drawn.shared[:, omega]], axis=1)
     correlated = own[0].correlated if len(own) == 1 else False
@@ -126,7 +126,7 @@ def _level_values(
 def _values(
     target: SumOfTerms, shared: Float[Array, "s g"], offset: Float[Array, "s c C"], near: Float[Array, "r n"]
 ) -> Float[Array, "s n"]:
-    likelihood, effects = target.grouped
+    likelihood, effects = mixed_parts(target)
 
     def one(point: Float[Array, " g"], known: Float[Array, "c C"]) -> Float[Array, " n"]:
         rows = replace(likelihood, design=replace(likelihood.design, offset=known))

@@ -16,9 +16,10 @@ from natvi.models.mixed.crossed.components import FittedTerm
 from natvi.models.mixed.crossed.leave import left_out_values
 from natvi.models.mixed.groups import codes_of, plain_labels
 from natvi.models.regression.criticism import Drawn
-from natvi.models.regression.names import dispersion_name, spread_name
+from natvi.models.regression.family.extras import natural, shown
+from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, apply_mean, check_word, drawn_columns
+from natvi.models.regression.predict import KINDS, PROBABILITIES, check_word, drawn_columns, drawn_means
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
@@ -87,8 +88,8 @@ class CrossedFit(HasTerms):
 
     def dispersion_position(self) -> dict[str, int]:
         """Return where the log dispersion stands among the shared coordinates, by its name; empty without one."""
-        name = dispersion_name(self.family, self.fixed_names)
-        return {name: len(self.fixed_names)} if name else {}
+        names = extra_names(self.family, self.fixed_names)
+        return {name: len(self.fixed_names) + k for k, name in enumerate(names)}
 
     def log_sd_positions(self) -> dict[str, int]:
         """Return where minus the log sds stand among the shared coordinates."""
@@ -96,14 +97,13 @@ class CrossedFit(HasTerms):
 
     def component_names(self) -> list[str]:
         """Return the names of the variance components, in the order of `component_draws`."""
-        spread = spread_name(self.family, self.fixed_names)
-        return [*(n for t in self.terms for n in t.component_names), *([spread] if spread else [])]
+        return [*(n for t in self.terms for n in t.component_names), *shown_names(self.family, self.fixed_names)]
 
     def component_draws(self, shared: np.ndarray) -> np.ndarray:
         """Map draws of the shared coordinates to sds, correlations and the dispersion."""
         M = self.coordinates.random
         columns = [term.components(shared, M) for term in self.terms]
-        columns += [np.exp(self.family.read_power * shared[:, [at]]) for at in self.dispersion_position().values()]
+        columns.append(shown(self.family.extras, shared[:, list(self.dispersion_position().values())]))
         return np.concatenate(columns, axis=1)
 
     def readings(self, shared: np.ndarray) -> np.ndarray:
@@ -135,7 +135,8 @@ class CrossedFit(HasTerms):
             )
         flat, shared = self.joint_draws(num_samples, seed, random_effects)
         named = dict(zip([*self.fixed_names, *self.component_names()], self.readings(shared).T, strict=True))
-        named |= {name: np.exp(shared[:, at]) for name, at in self.dispersion_position().items()}
+        own = zip(self.family.extras, self.dispersion_position().items(), strict=True)
+        named |= {name: natural(extra, shared[:, at]) for extra, (name, at) in own}
         if random_effects:
             for term in self.terms:
                 effects = term.effects(flat, self.coordinates.random)
@@ -167,6 +168,8 @@ class CrossedFit(HasTerms):
         With groups="known" a level that the fit has not seen has a fresh effect, factor by factor; the labels of these
         levels are listed by factor in `table.attrs["new_groups"]`.
         """
+        if kind == PROBABILITIES:
+            return self.category_table(new_data, groups)
         check_word("kind", kind, KINDS)
         rows, index, new = self.covariates_for(new_data, groups), pd.RangeIndex(self.num_rows), {}
         if new_data is not None:
@@ -252,7 +255,8 @@ class CrossedFit(HasTerms):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its levels' effects: the mean over draws."""
-        return apply_mean(self.family, drawn.covariates.predictors(drawn.shared, drawn.local)).mean(axis=0)
+        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -266,7 +270,7 @@ class CrossedFit(HasTerms):
         document = {
             "model": "glmm_crossed",
             "formula": self.formula,
-            "family": self.family.name,
+            "family": self.family.full_name,
             "link": self.family.link,
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),

@@ -1,10 +1,13 @@
 """Where the ascent of a crossed model starts: rough values, and the information there."""
 
+from dataclasses import replace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.family import concave
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import ArrowVector
@@ -27,7 +30,7 @@ def rough_values(
     """
     rows = StartRows(design.X, design.Z, design.offset, correlated=False)
     found, information = starting_values(rows, y, family, weight)
-    start = design.X.shape[1] + int(family.has_dispersion)
+    start = design.X.shape[1] + family.num_extras
     shared = [found[:start]]
     for term in design.terms:
         at = omega_positions(term.r, term.correlated)
@@ -44,10 +47,12 @@ def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information
     p = target.p
     r, n, m = target.num_local, target.num_levels, target.design.num_coordinates
     mean = ArrowVector(jnp.zeros((r, n)), jnp.concatenate([shared, jnp.zeros(m)]))
-    rows: BlockedMatrix = jax.tree.map(jnp.negative, target.expected_rows(PointMass(mean)).hess)
+    start = replace(target, family=concave(target.family))
+    rows: BlockedMatrix = jax.tree.map(jnp.negative, start.expected_rows(PointMass(mean)).hess)
     A, B, pairs, S = rows
     if target.family.has_dispersion:  # its information is known roughly, and may be anything at this point
-        B, S = B.at[p].set(0.0), S.at[p].set(0.0).at[:, p].set(0.0)
+        own = slice(p, p + target.family.num_extras)
+        B, S = B.at[own].set(0.0), S.at[own].set(0.0).at[:, own].set(0.0)
     for term in target.effects:
         prior, levels = term.prior, term.num_levels
         W = prior.precision_factor(shared)
@@ -68,6 +73,7 @@ def crossed_start(target: CrossedTarget, shared: Float[Array, " b"], information
         places = alone.start + jnp.arange(own.shape[0])
         S = S.at[places, places].add(jnp.maximum(own, 0.0))
     if target.family.has_dispersion:
-        S = S.at[p, p].add(information)
+        own = p + jnp.arange(target.family.num_extras)
+        S = S.at[own, own].add(information)
     precision = BlockedMatrix(A, B, pairs, S)
     return BlockedNatural(target.pattern.matvec(precision, mean), precision)

@@ -98,6 +98,8 @@ def restore_marginal(gaussian: MixedFit, arrays: dict[str, np.ndarray], document
     shared, weights = arrays["draws_shared"], arrays["draws_weights"]
     if shared.shape != (len(weights), len(gaussian.shared_names())):
         raise ValueError(f"the array 'draws_shared' has shape {shared.shape}, which does not fit the model")
+    if ("pool_shared" in arrays) != ("pool_weights" in arrays):
+        raise ValueError("of the arrays 'pool_shared' and 'pool_weights' one is missing")
     pool = (arrays["pool_shared"], arrays["pool_weights"]) if "pool_shared" in arrays else None
     if pool is not None and pool[0].shape != (len(pool[1]), shared.shape[1]):
         raise ValueError(f"the array 'pool_shared' has shape {pool[0].shape}, which does not fit the model")

@@ -17,7 +17,7 @@ from natvi.hosts.tables import Files, as_table
 from natvi.judge.trust import CARE, Trust
 from natvi.linalg import ArrowFactor, ArrowVector
 from natvi.linalg.grouped_rows import Room, RowLayout, chunk_size_of, layout_rows
-from natvi.models.mixed.noisy.method import local_covariances
+from natvi.models.mixed.draws import effect_covariances
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.mixed.spread.groups import OwnGroups, read_groups
 from natvi.models.mixed.start import StartRows, starting_point, starting_values, within_prior
@@ -32,7 +32,7 @@ from natvi.result import Result
 from natvi.run.clock import Stopwatch
 from natvi.run.exact.parts import climb_in_parts, spread_start
 from natvi.target import SumOfTerms
-from natvi.x64 import float64, to_host
+from natvi.x64 import float64
 
 METHODS = ("auto", "gva")
 ARROW = "arrow"
@@ -120,7 +120,7 @@ class SpreadMixed:
             fitted = climb_in_parts(
                 ArrowSystem(part.target, r, g), start, numbers, mark, tolerance=tolerance, **keeping
             )
-            covariances = to_host(local_covariances(fitted.gaussian))
+            covariances = effect_covariances(fitted.gaussian)
         place = part.layout.place_of_group
         own = _Own(self.groups.labels, *_in_order(fitted.gaussian, covariances, place))
         whole = self.groups.num_groups <= MOST_GATHERED
@@ -151,7 +151,12 @@ class SpreadMixed:
             counts[np.searchsorted(values, v)] += c
         cells = int(chunk_size_of(values, counts))
         needs = collect(Room.needed(sizes, cells))
-        common = Room(cells, *(max(need[k] for need in needs) for k in (1, 2)), min(need.num_simple for need in needs))
+        common = Room(
+            cells,
+            places=max(need.places for need in needs),
+            extra=max(need.extra for need in needs),
+            num_simple=min(need.num_simple for need in needs),
+        )
         layout = layout_rows(groups.codes, len(groups.labels), common=common)
         design = _design(rows, self.common.design.correlated)
         extra = (rows.weight, rows.constant)
@@ -201,9 +206,8 @@ def gathered(own: _Own) -> _Own:
     parts = collect((own.labels, *map(np.asarray, local)))
     labels = np.concatenate([part[0] for part in parts])
     order = np.argsort(labels, kind="stable")
-    mean, factor, cross, covariances = (
-        np.concatenate([part[k] for part in parts], axis=-1)[..., order] for k in range(1, 5)
-    )
+    joined: list[Any] = [np.concatenate([part[k] for part in parts], axis=-1)[..., order] for k in range(1, 5)]
+    mean, factor, cross, covariances = joined
     whole = own.posterior
     posterior = ArrowPrecision(
         ArrowVector(mean, whole.mean.shared), ArrowFactor(factor, cross, whole.factor.shared), whole.inverse_shared

@@ -13,7 +13,7 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.names import dispersion_name, sd_names
+from natvi.models.regression.names import extra_names, sd_names
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.default import default_fixed, default_scales
 from natvi.models.regression.prior.response_scale import response_scale
@@ -78,16 +78,23 @@ def choose_prior(
     """
     p, r = data.X.shape[1], data.Z.shape[1]
     names = tuple(f"x{k}" for k in range(p)) if names is None else names
-    size = p + int(family.has_dispersion) + len(omega_positions(r, correlated))
+    size = p + family.num_extras + len(omega_positions(r, correlated))
     if isinstance(prior, Prior):
         return same_prior(prior, names, size)
-    scale_names = ScaleNames(sd_names(r, random_names, group), dispersion_name(family, names), correlated)
+    scale_names = scale_names_of(family, names, sd_names(r, random_names, group), correlated)
     settings = read_settings(prior, names, scale_names)
     if settings.base == "paper":
         mean, sd = np.zeros(size), np.full(size, PAPER_WIDTH)
         words = paper_words(scale_names, mean, sd, family, p)
         return Prior(mean, sd, words, names=names)
     return _scaled(settings, family, data, names, scale_names)
+
+
+def scale_names_of(family: Family, names: tuple[str, ...], sds: tuple[str, ...], correlated: bool) -> ScaleNames:
+    """Return the names of sds and dispersions."""
+    own = extra_names(family, names)
+    shares = tuple(name for name, extra in zip(own, family.extras, strict=True) if extra.scale == "logit")
+    return ScaleNames(sds, own, correlated, shares)
 
 
 def same_prior(prior: Prior, names: tuple[str, ...], size: int) -> Prior:
@@ -114,12 +121,12 @@ def _scaled(
     response = data.response or response_scale(family, data.y, data.offset, data.weights, has_constant)
     fixed = default_fixed(columns, response, settings, names)
     scales = default_scales(settings.scales, family, data, scale_names, response)
-    start = p + int(family.has_dispersion)
+    start = p + family.num_extras
     size = start + len(omega_positions(r, scale_names.correlated))
     mean, sd = np.zeros(size), np.full(size, np.inf)
     mean[:p], sd[:p] = fixed.mean, fixed.sd
     placed = place_scales(scales, scale_names, mean, sd, start)
-    words = default_words(names, fixed, scales, scale_names)
+    words = default_words(names, fixed, scales, scale_names, family)
     if settings.every is not None:
         noun = "fixed effect" if r else "coefficient"
         words = f"{normal_words(0.0, settings.every)} on every {noun}{words and '; '}{words}"

@@ -17,6 +17,7 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
+from natvi.models.regression.family.extras import default_density
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.response_scale import ResponseScale
 from natvi.models.regression.prior.scale_settings import ScaleNames, ScaleSettings
@@ -82,8 +83,8 @@ class ScaleDefaults(NamedTuple):
         densities: Of each sd, in the coordinates of the fit.
         user: The same in the user's units.
         eta: Of the correlations.
-        dispersion: Of exp(power times the log dispersion), or None without a dispersion.
-        power: That power.
+        dispersions: Of exp(power times the coordinate), for every dispersion.
+        powers: These powers.
         map: M_z, or None for the identity.
         centred: Whether any column of Z is centred.
     """
@@ -91,8 +92,8 @@ class ScaleDefaults(NamedTuple):
     densities: tuple[ScaleDensity, ...]
     user: tuple[ScaleDensity, ...]
     eta: float
-    dispersion: ScaleDensity | None
-    power: float
+    dispersions: tuple[ScaleDensity, ...]
+    powers: tuple[float, ...]
     map: np.ndarray | None
     centred: bool
 
@@ -115,12 +116,12 @@ def default_scales(
         K = np.eye(r) if columns.centring is None else columns.centring
         matrix = None if columns.centring is None and np.all(sizes == 1.0) else K / sizes
         inside = (_half_t(scale),) * r
-    dispersion, power = settings.dispersion, 1.0
-    if dispersion is None and family.has_dispersion:
-        in_units = family.read_power == 1.0  # sigma has the response's unit, 1/sqrt(phi) has none
-        dispersion, power = _half_t(scale if in_units else 1.0), family.read_power
+    asked = settings.dispersions
+    own = WIDTH * (response.spread if response.unit is None else response.unit)
+    dispersions = tuple(asked.get(k, default_density(extra, own)) for k, extra in enumerate(family.extras))
+    powers = tuple(1.0 if k in asked else extra.power for k, extra in enumerate(family.extras))
     eta = 1.0 if settings.lkj is None else settings.lkj
-    return ScaleDefaults(inside, user, eta, dispersion, power, matrix, columns.centring is not None)
+    return ScaleDefaults(inside, user, eta, dispersions, powers, matrix, columns.centring is not None)
 
 
 def _half_t(scale: float) -> ScaleDensity:

@@ -2,13 +2,10 @@
 
 from abc import ABC, abstractmethod
 
-import jax.numpy as jnp
 import numpy as np
 
-from natvi.judge.replicate import draw_responses
-from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.criticism import Drawn, draw_rows
 from natvi.run.settings import check_count, check_seed
-from natvi.x64 import float64
 
 FURTHEST = 300.0  # of a predictor: beyond it a count is too large to be drawn
 
@@ -42,6 +39,5 @@ class DrawsFromPrior(ABC):
         drawn = self.prior_draws(num_draws, np.random.default_rng(seed))
         eta, family = drawn.covariates.predictors(drawn.shared, drawn.local), drawn.family
         limit = FURTHEST if family.link != "identity" else np.inf
-        with float64():
-            mean = np.asarray(family.mean(jnp.asarray(np.clip(eta, -limit, limit))))
-        return draw_responses(family.name, mean, drawn.log_dispersion, self.trials, np.random.default_rng(seed))
+        eta, rng = np.clip(eta, -limit, limit), np.random.default_rng(seed)
+        return draw_rows(family, eta, drawn.log_dispersion, self.trials, rng)

@@ -14,11 +14,15 @@ FURTHEST = 40.0  # beyond which every probability is 0 or 1
 
 
 class ResponseScale(NamedTuple):
-    """The intercept of a model without covariates, the spread s, and a note where s had to be chosen."""
+    """The intercept of a model without covariates, the spread s, and a note where s had to be chosen.
+
+    `unit` is the sd of the response where sigma has its unit and the predictor has none.
+    """
 
     centre: float
     spread: float
     note: str = ""
+    unit: float | None = None
 
 
 def response_scale(
@@ -39,8 +43,16 @@ def response_scale(
     """
     o = np.zeros(len(y)) if offset is None else offset
     w = np.ones(len(y)) if weights is None else weights
+    if family.name in _OWN:
+        return _OWN[family.name](family, y, o, w)
+    if family.name == "lognormal":
+        return _of_numbers(np.log(y) - o, weights, has_constant)
     if family.link == "identity":
         return _of_numbers(y - o, weights, has_constant)
+    if family.name == "gaussian":  # sigma has the unit of y
+        size = spread(y, weights)
+        centre = float(np.log(np.average(y, weights=w) / np.average(np.exp(o - np.max(o)), weights=w)) - np.max(o))
+        return ResponseScale(centre, 1.0, unit=size if size > 0 else float(np.mean(np.abs(y))))
     if family.link == "log":
         top = float(np.max(o))
         if family.name == "gamma":  # sum w (y e^(-b0 - o) - 1) = 0
@@ -54,6 +66,33 @@ def response_scale(
         counts = np.log(np.sum(w * (y / size)) + 0.5 / size) + np.log(size)
         return ResponseScale(float(counts - np.log(np.sum(w * np.exp(o - top))) - top), 1.0)
     return ResponseScale(_even_odds(family.link, y, o, w), 1.0)
+
+
+def _of_times(family: Family, y: np.ndarray, o: np.ndarray, w: np.ndarray) -> ResponseScale:
+    """Return the logarithm of the mean time, all times over events and half of one more; for a hazard its negative."""
+    ended, scale = np.sum(w * (y > 0)) + 0.5, np.exp(family.settings[0]) if family.settings else 1.0
+    if family.name == "exponential":
+        low = float(np.min(o))
+        total = np.sum(w * np.abs(y) / np.max(np.abs(y)) * np.exp(low - o))
+        return ResponseScale(float(np.log(total / ended) + np.log(np.max(np.abs(y))) - low), 1.0)
+    top = float(np.max(o))
+    return ResponseScale(float(np.log(ended / np.sum(w * np.abs(y) / scale * np.exp(o - top))) - top), 1.0)
+
+
+def _of_categories(family: Family, y: np.ndarray, o: np.ndarray, w: np.ndarray) -> ResponseScale:
+    """Return where the predictor lies for P(y > first), the other thresholds apart."""
+    return ResponseScale(_even_odds(family.link, (y > family.settings[1]).astype(float), o, w), 1.0)
+
+
+def _of_nonzero(family: Family, y: np.ndarray, o: np.ndarray, w: np.ndarray) -> ResponseScale:
+    """Return the logarithm of the mean of what is not zero."""
+    some = y > 0
+    if not some.any():
+        return ResponseScale(float(np.log(0.5 / np.sum(w))), 1.0, "all responses are zero")
+    top = float(np.max(o[some]))
+    size = float(np.max(y))
+    mean = np.log(np.sum((w * y)[some] / size)) + np.log(size)
+    return ResponseScale(float(mean - np.log(np.sum(w[some] * np.exp(o[some] - top))) - top), 1.0)
 
 
 def _of_numbers(y: np.ndarray, weights: np.ndarray | None, has_constant: bool) -> ResponseScale:
@@ -79,3 +118,7 @@ def _even_odds(link: str, y: np.ndarray, o: np.ndarray, w: np.ndarray) -> float:
         rest = float(np.sum(w * (y - g(b + o)))) + 0.5 - float(g(b + middle))
         low, high = (b, high) if rest > 0 else (low, b)
     return 0.5 * (low + high)
+
+
+_COUNTS = ("zero_inflated_poisson", "zero_inflated_negative_binomial", "hurdle_poisson", "hurdle_negative_binomial")
+_OWN = {"exponential": _of_times, "weibull": _of_times, "ordinal": _of_categories} | dict.fromkeys(_COUNTS, _of_nonzero)

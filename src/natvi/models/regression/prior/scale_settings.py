@@ -21,13 +21,15 @@ class ScaleNames(NamedTuple):
 
     Attributes:
         sds: Of the random effects' sds, in their order.
-        dispersion: Of the dispersion parameter, or None.
+        dispersions: Of the dispersion parameter, and whatever else all rows share.
+        probabilities: Which of these are probabilities, whose priors are normals of the logit.
         correlated: Whether the random effects have correlations.
     """
 
     sds: tuple[str, ...] = ()
-    dispersion: str | None = None
+    dispersions: tuple[str, ...] = ()
     correlated: bool = True
+    probabilities: tuple[str, ...] = ()
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -35,7 +37,7 @@ class ScaleNames(NamedTuple):
         return (
             *(("sd", *self.sds) if self.sds else ()),
             *(("corr",) if self.has_correlations else ()),
-            *((self.dispersion,) if self.dispersion else ()),
+            *self.dispersions,
         )
 
     @property
@@ -45,15 +47,15 @@ class ScaleNames(NamedTuple):
 
 
 class ScaleSettings(NamedTuple):
-    """The densities asked for: by the position of the sd, for the dispersion, and LKJ's eta for the correlations."""
+    """The densities asked for: by the position of the sd and of the dispersion, and LKJ's eta for the correlations."""
 
     sds: Mapping[int, ScaleDensity] = {}
-    dispersion: ScaleDensity | None = None
+    dispersions: Mapping[int, ScaleDensity] = {}
     lkj: float | None = None
 
     def __bool__(self) -> bool:
         """Whether anything was asked for."""
-        return bool(self.sds) or self.dispersion is not None or self.lkj is not None
+        return bool(self.sds) or bool(self.dispersions) or self.lkj is not None
 
 
 def read_scales(asked: Mapping[str, Any], names: ScaleNames) -> ScaleSettings:
@@ -75,10 +77,22 @@ def read_scales(asked: Mapping[str, Any], names: ScaleNames) -> ScaleSettings:
     """
     every = {k: read_density("sd", asked["sd"]) for k in range(len(names.sds))} if "sd" in asked else {}
     single = {k: read_density(key, asked[key]) for k, key in enumerate(names.sds) if key in asked}
-    key = names.dispersion
-    dispersion = read_density(key, asked[key]) if key is not None and key in asked else None
+    own = {k: _read_own(key, asked[key], names) for k, key in enumerate(names.dispersions) if key in asked}
     lkj = _read_lkj(asked["corr"]) if "corr" in asked else None
-    return ScaleSettings(every | single, dispersion, lkj)
+    return ScaleSettings(every | single, own, lkj)
+
+
+def _read_own(key: str, value: Any, names: ScaleNames) -> ScaleDensity:
+    """Read the density of a dispersion; of a probability the sd, or mean and sd, of its logit."""
+    if key not in names.probabilities:
+        return read_density(key, value)
+    pair = (0.0, value) if isinstance(value, Real) else value
+    if isinstance(pair, list | tuple) and len(pair) == 2 and all(isinstance(each, Real) for each in pair):
+        return _checked(key, "lognormal", tuple(pair))  # of the odds
+    raise ValueError(
+        f"the prior of {key!r}, a probability, must be the sd of its logit or a pair (mean, sd) of it, e.g. (0, 1.5); "
+        f"not {value!r}."
+    )
 
 
 def read_density(key: str, value: Any) -> ScaleDensity:

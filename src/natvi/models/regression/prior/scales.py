@@ -49,14 +49,15 @@ def place_scales(scales: ScaleDefaults, names: ScaleNames, mean: np.ndarray, sd:
         names: Of the sds and the dispersion.
         mean: The normals' means for (beta', dispersion, omega), changed in place.
         sd: The normals' sds, changed in place.
-        start: Where omega starts.
+        start: Where omega starts; the dispersions stand before it.
 
     Returns:
         The priors that are not normals.
     """
     placed: list[PlacedScale | None] = []
-    if scales.dispersion is not None:
-        placed.append(_put(scales.dispersion, start - 1, scales.power, mean, sd))
+    first = start - len(scales.dispersions)
+    for at, (density, power) in enumerate(zip(scales.dispersions, scales.powers, strict=True), first):
+        placed.append(_put(density, at, power, mean, sd))
     covariances: tuple[CovariancePrior, ...] = ()
     r = len(scales.densities)
     if names.has_correlations:

@@ -74,8 +74,8 @@ def _known(key: object, names: tuple[str, ...], scales: ScaleNames) -> str:
     text = str(key)
     if isinstance(key, str) and (key in names or key in scales.keys):
         return key
-    if text == "dispersion" and scales.dispersion:
-        return scales.dispersion
+    if text == "dispersion" and scales.dispersions:
+        return scales.dispersions[0]
     if text == "corr" or text.startswith("corr("):
         refuse_correlation(text, scales)
     lower = {name.lower(): name for name in (*scales.keys, *names)}

@@ -7,12 +7,11 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.margins import Products, plain_products
 from natvi.models.regression.coordinates import Coordinates
-from natvi.models.regression.names import dispersion_name, sd_names
-from natvi.models.regression.prior.choice import PAPER_WIDTH, Prior, same_prior
+from natvi.models.regression.names import sd_names
+from natvi.models.regression.prior.choice import PAPER_WIDTH, Prior, same_prior, scale_names_of
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.default import ScaleDefaults, default_fixed, default_scales
 from natvi.models.regression.prior.response_scale import response_scale
-from natvi.models.regression.prior.scale_settings import ScaleNames
 from natvi.models.regression.prior.scales import ScalePriors, place_scales
 from natvi.models.regression.prior.settings import normal_words, read_settings
 from natvi.models.regression.prior.standard import standard_columns
@@ -47,14 +46,13 @@ def choose_several(
     prior: Any, family: Family, data: PriorData, names: tuple[str, ...], terms: tuple[TermScales, ...]
 ) -> Prior:
     """Return the prior of (beta', dispersion, omega of every term); arguments as for `choose_prior`."""
-    p, count = data.X.shape[1], int(family.has_dispersion)
+    p, count = data.X.shape[1], family.num_extras
     starts = p + count + np.cumsum([0, *(term.num_omega for term in terms)])
     if isinstance(prior, Prior):
         return same_prior(prior, names, int(starts[-1]))
     sds = [sd_names(len(term.names), term.names, term.group) for term in terms]
     correlated = any(term.correlated and len(term.names) > 1 for term in terms)
-    dispersion = dispersion_name(family, names)
-    everything = ScaleNames(tuple(name for own in sds for name in own), dispersion, correlated)
+    everything = scale_names_of(family, names, tuple(name for own in sds for name in own), correlated)
     settings = read_settings(prior, names, everything)
     mean, sd = np.zeros(starts[-1]), np.full(starts[-1], np.inf)
     if settings.base == "paper":
@@ -71,16 +69,16 @@ def choose_several(
             settings.scales._replace(sds=asked),
             family,
             data._replace(Z=term.Z, random=term.products),
-            ScaleNames(own, dispersion, term.correlated),
+            everything._replace(sds=own, correlated=term.correlated),
             response,
         )
         found.append(scales)
-        # the dispersion is placed once, where it stands after the coefficients
-        alone = scales if not first else scales._replace(dispersion=None)
-        at = place_scales(alone, ScaleNames(own, dispersion, term.correlated), mean, sd, int(start))
+        # the dispersions are placed once, where they stand after the coefficients
+        alone = scales if not first else scales._replace(dispersions=(), powers=())
+        at = place_scales(alone, everything._replace(sds=own, correlated=term.correlated), mean, sd, int(start))
         placed = ScalePriors(placed.placed + at.placed, placed.covariances + at.covariances)
         first += len(own)
-    words = default_words(names, fixed, _together(found), everything)
+    words = default_words(names, fixed, _together(found), everything, family)
     if settings.every is not None:
         words = f"{normal_words(0.0, settings.every)} on every fixed effect{words and '; '}{words}"
     maps = [scales.map for scales in found]

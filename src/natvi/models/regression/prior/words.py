@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.special import ndtri
 
+from natvi.families.family import Extra
 from natvi.families.table import Family
 from natvi.models.regression.prior.default import FixedPrior, ScaleDefaults
 from natvi.models.regression.prior.scale_settings import ScaleNames
@@ -22,7 +23,9 @@ PAPER = normal_words(0.0, 10.0)
 WEAKLY = "weakly informative, scaled to the data"  # how the words for the default begin
 
 
-def default_words(names: Sequence[str], fixed: FixedPrior, scales: ScaleDefaults, scale_names: ScaleNames) -> str:
+def default_words(
+    names: Sequence[str], fixed: FixedPrior, scales: ScaleDefaults, scale_names: ScaleNames, family: Family
+) -> str:
     """Return the default prior, and what the user has set in it, as it holds in the user's units."""
     words = []
     if not all(fixed.set_by_user):
@@ -30,10 +33,19 @@ def default_words(names: Sequence[str], fixed: FixedPrior, scales: ScaleDefaults
     elif fixed.map is None and len(set(map(tuple, fixed.user.T))) > 1:
         words = [_listed([f"{name} {normal_words(*fixed.user[:, at])}" for at, name in enumerate(names)])]
     words += _sds(scale_names, scales)
-    if scales.dispersion is not None and scale_names.dispersion is not None:
-        what = scale_names.dispersion if scales.power == 1.0 else f"1/sqrt({scale_names.dispersion})"
-        words.append(f"{what} {_density(scales.dispersion)}")
-    return "; ".join(words)
+    together: dict[str, list[str]] = {}
+    own = zip(family.extras, scale_names.dispersions, scales.dispersions, scales.powers, strict=True)
+    for extra, name, density, power in own:
+        together.setdefault(_extra(extra, density), []).append(_shown(extra, name, power))
+    return "; ".join([*words, *(f"{_few(found)} {density}" for density, found in together.items())])
+
+
+def _shown(extra: Extra, name: str, power: float) -> str:
+    return f"logit({name})" if extra.scale == "logit" else extra._replace(name=name, power=power).shown
+
+
+def _extra(extra: Extra, density: ScaleDensity) -> str:
+    return normal_words(*density.parameters) if extra.scale == "logit" else _density(density)
 
 
 def _coefficients(names: Sequence[str], fixed: FixedPrior) -> str:
@@ -81,12 +93,16 @@ def _listed(words: Sequence[str]) -> str:
 
 def paper_words(names: ScaleNames, mean: np.ndarray, sd: np.ndarray, family: Family, p: int) -> str:
     """Return the paper's prior, N(0, 10^2) on every shared coordinate, and what it means for the sds."""
-    scale = ["log sigma" if family.name == "gaussian" else "the log dispersion"] if family.has_dispersion else []
+    scale = ["log sigma" if family.name == "gaussian" else _own(family)] if family.has_dispersion else []
     rest = " and ".join([*scale, *(["ω"] if names.sds else [])])
     noun = "fixed effect" if names.sds else "coefficient"
     words = f"{PAPER} on every {noun}" + (f" and on {rest}" if rest else "") + " (paper)"
-    start = p + int(family.has_dispersion)
+    start = p + family.num_extras
     return "; ".join(filter(None, (words, implied_words(names, mean[start:], sd[start:]))))
+
+
+def _own(family: Family) -> str:
+    return "the log dispersion" if family.num_extras == 1 else ", ".join(extra.coordinate for extra in family.extras)
 
 
 def implied_words(names: ScaleNames, mean: np.ndarray, sd: np.ndarray) -> str:

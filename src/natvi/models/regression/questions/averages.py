@@ -16,7 +16,7 @@ from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.raw_columns import listing
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, apply_mean, check_word
+from natvi.models.regression.predict import KINDS, check_word, drawn_means
 from natvi.models.regression.rows import Covariates, Rows
 
 CHUNK_CELLS = 2_000_000
@@ -143,6 +143,7 @@ def average_draws(
     for at in range(0, setting.num_draws, size):
         own = slice(at, at + size)
         eta = drawn.covariates.predictors(drawn.shared[own], None if drawn.local is None else drawn.local[own])
-        value = eta if setting.kind == "link" else apply_mean(fit.family, eta)
+        disp = None if drawn.log_dispersion is None else drawn.log_dispersion[..., own]
+        value = eta if setting.kind == "link" else drawn_means(drawn.family, eta, disp)
         parts.append(value.reshape(len(value), len(variants), n) @ weights)
     return np.concatenate(parts)

@@ -8,7 +8,7 @@ from jaxtyping import Float
 
 from natvi.families.table import Family
 from natvi.models.regression.criticism import Drawn, Residuals, find_residuals, replicate_responses
-from natvi.models.regression.predict import apply_mean, slices
+from natvi.models.regression.predict import drawn_means, slices
 from natvi.models.regression.rows import Rows
 from natvi.x64 import float64
 
@@ -24,7 +24,9 @@ def predictive_columns(drawn: Drawn, trials: np.ndarray | None, prob: float, see
     return columns
 
 
-def every_residual(drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: float | None, seed: int) -> Residuals:
+def every_residual(
+    drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: np.ndarray | None, seed: int
+) -> Residuals:
     """Return the residuals of all rows, however many there are."""
     parts = np.empty((3, len(rows.y)))
     for own in slices(np.arange(len(rows.y))):
@@ -58,12 +60,13 @@ def explained_variance(family: Family, drawn: Drawn, population: Drawn | None) -
     """
     mean = _means(family, drawn)
     disp = drawn.log_dispersion
+    eta = drawn.covariates.predictors(drawn.shared, drawn.local)
     with float64():
-        within = family.variance(jnp.asarray(mean), None if disp is None else jnp.asarray(disp)[:, None])
+        within = family.response_variance(jnp.asarray(eta), None if disp is None else jnp.asarray(disp)[..., None])
         within = np.broadcast_to(np.asarray(within), mean.shape).mean(axis=1)
     without = None if population is None else _means(family, population).var(axis=1, ddof=1)
     return Explained(mean.var(axis=1, ddof=1), without, within)
 
 
 def _means(family: Family, drawn: Drawn) -> np.ndarray:
-    return apply_mean(family, drawn.covariates.predictors(drawn.shared, drawn.local))
+    return drawn_means(family, drawn.covariates.predictors(drawn.shared, drawn.local), drawn.log_dispersion)

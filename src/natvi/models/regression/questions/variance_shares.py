@@ -71,9 +71,9 @@ def shares_of(
 
 def _within(family: Family, terms: list[TermCovariance], rows: Covariates, shared: np.ndarray) -> np.ndarray | float:
     disp = shared[:, rows.X.shape[1]] if family.has_dispersion else None
-    if family.name == "gaussian" and disp is not None:
+    if family.quadratic and disp is not None:
         return np.exp(2 * disp)
-    if family.name in ("bernoulli", "binomial"):
+    if family.name in ("bernoulli", "binomial", "ordinal"):
         return LATENT[family.link]
     if family.link == "log" and family.name in ("poisson", "negative_binomial", "gamma"):
         # gamma: Var y / m² = 1 / shape; negative binomial: 1/m + 1/phi

@@ -113,7 +113,7 @@ def in_use(frame: pd.DataFrame, names: tuple[str, ...], weights: str | None, mis
     absent &= ~zero
     if missing not in ("drop", "error") or (missing == "error" and absent.any()):
         complete_rows(frame, list(names), missing, read_weights(weights, frame))  # which says what is wrong
-    rest = frame[~(absent | zero)] if absent.any() or zero.any() else frame
+    rest = frame.loc[~(absent | zero)] if absent.any() or zero.any() else frame
     if len(rest):
         check_finite(rest, list(names))
         read_weights(weights, rest)
@@ -131,9 +131,9 @@ def _look(
             continue
         for name in names:
             if name not in formula.group_columns:
-                _note(seen, name, frame[name], name in factors)
+                _note(seen, name, read_column(frame, name), name in factors)
         if seen.examples is None:
-            seen.examples = frame[list(names)].head(EXAMPLES).reset_index(drop=True)
+            seen.examples = pd.DataFrame(frame.loc[:, list(names)].head(EXAMPLES)).reset_index(drop=True)
     return seen
 
 

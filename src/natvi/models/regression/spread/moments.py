@@ -114,7 +114,7 @@ def standard_form(
         return StandardColumns(None, sizes, roles, constant)
     others = K - np.eye(len(K))
     others[list(constant)] = 0.0
-    mixed = others.any(axis=0) if len(constant) == 1 else np.ones(len(K), bool)
+    mixed = np.asarray(others.any(axis=0)) if len(constant) == 1 else np.ones(len(K), bool)
     if mixed.any():
         sizes[mixed] = _sizes(look(K, mixed))
     return StandardColumns(K, sizes, roles, constant)

@@ -10,6 +10,7 @@ import pandas as pd
 from natvi.families.table import Family
 from natvi.formula.design import Formula, build_design
 from natvi.formula.margins import products_of
+from natvi.formula.raw_columns import read_column
 from natvi.hosts.collect import checked, collect
 from natvi.hosts.tables import Table
 from natvi.models.regression.coordinates import transform
@@ -77,7 +78,7 @@ class TableRows:
             )
             weights = None if common.weights is None else frame[common.weights].to_numpy(dtype=np.float64)
             covariates = Covariates(X, offset if common.recipe.offset else None, Z if group else None)
-            yield Piece(gather(covariates, response, weights), None if group is None else frame[group])
+            yield Piece(gather(covariates, response, weights), None if group is None else read_column(frame, group))
 
 
 def _with_numbers(frame: pd.DataFrame, common: Common, family: Family) -> pd.DataFrame:

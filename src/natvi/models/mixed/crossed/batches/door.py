@@ -6,16 +6,18 @@ In memory stay the Gaussian and a handful of past steps: about 300 bytes for eac
 the dense block of the smaller factors' effects. It ends where these no longer fit.
 """
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from natvi.families.table import find_family
-from natvi.formula.design import Design, parse_formula
+from natvi.formula.design import parse_formula
 from natvi.judge.trust import CARE, Trust
 from natvi.models.mixed.crossed.auto import Chosen, CrossedStage, choose
 from natvi.models.mixed.crossed.batches.rows import build_batched
@@ -34,10 +36,9 @@ BATCH_ROWS = 100_000
 
 @dataclass(frozen=True, eq=False)
 class BatchedCrossedModel(CrossedModel):
-    """A crossed model whose columns lie on disk; `folder`, if it is a temporary one, goes with the model."""
+    """A crossed model whose columns lie on disk."""
 
     batch_rows: int = BATCH_ROWS
-    folder: Any = field(default=None, repr=False)
 
     def build(self) -> Built:
         """Return the target whose rows are read in batches."""
@@ -115,22 +116,23 @@ def crossed_batches(
         )
     first = first_frame(open_frames, parsed, weights)
     response = encode_response(first.response, first.response_name, chosen.name, None)
-    rows = gather(Covariates(first.X, first.offset, first.Z), response, first.weights)
-    scaled = choose_crossed_prior(chosen, first, rows, prior)
-    place = tempfile.TemporaryDirectory() if folder is None else None
-    path = Path(place.name if place is not None else folder)  # type: ignore[arg-type]
+    pilot = gather(Covariates(first.X, first.offset, first.Z), response, first.weights)
+    scaled = choose_crossed_prior(chosen, first, pilot, prior)
+    path = Path(tempfile.mkdtemp(prefix="natvi-") if folder is None else folder)
     path.mkdir(parents=True, exist_ok=True)
-    spooled = spool(parsed, first, open_frames(1), chosen, scaled, weights, path)
-    design: Design = spooled.design
-    notes = (*describe_factors(design, spooled.y, chosen, None), f"rows read in batches of {batch_rows:,}")
-    return BatchedCrossedModel(
-        formula,
-        chosen,
-        design,
-        spooled.y,
-        scaled,
-        notes,
-        spooled.weight,
-        batch_rows=min(batch_rows, len(spooled.y)),
-        folder=place,
-    )
+    try:
+        rows = spool(parsed, first, open_frames(1), chosen, scaled, weights, path)
+        notes = (*describe_factors(rows.design, rows.y, chosen, None), f"rows read in batches of {batch_rows:,}")
+    except BaseException:
+        _forget(path, folder)
+        raise
+    size = min(batch_rows, len(rows.y))
+    parts = (formula, chosen, rows.design, rows.y, scaled, notes, rows.weight)
+    model = BatchedCrossedModel(*parts, batch_rows=size)
+    weakref.finalize(model, _forget, path, folder)  # a temporary folder goes with the model
+    return model
+
+
+def _forget(path: Path, folder: str | Path | None) -> None:
+    if folder is None:
+        shutil.rmtree(path, ignore_errors=True)

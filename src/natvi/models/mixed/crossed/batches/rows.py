@@ -30,7 +30,7 @@ class DiskRows:
         self.num_batches = -(-len(self.y) // size)
         keys = np.zeros(0, dtype=np.int64)
         for k in range(self.num_batches):
-            keys = np.union1d(keys, self._keys(*self._touched(self._own(k))))
+            keys = np.union1d(keys, self._keys(*self._touched(self._own(k))[:2]))
         self._known = keys
         self.pattern = pattern_of_keys(keys, self._width)
 
@@ -88,7 +88,7 @@ class DiskRows:
     def _keys(self, level: np.ndarray, coordinate: np.ndarray) -> np.ndarray:
         return level.astype(np.int64) * self._width + coordinate
 
-    def _filled(self, part: np.ndarray, like: Any) -> np.ndarray:
+    def _filled(self, part: Any, like: Any) -> np.ndarray:
         found = np.zeros(like.shape, like.dtype)
         found.reshape(*part.shape[:-1], self.size)[..., : part.shape[-1]] = part
         return found
@@ -118,7 +118,7 @@ def build_batched(rows: Spooled, family: Family, prior: Prior, size: int) -> Bui
     empty = CrossedRows(
         loose, none.astype(jnp.int32), none, none.astype(jnp.int32), plan.num_crossed, len(source.pattern.level)
     )
-    effects, b = term_effects(design.terms, plan, p + int(family.has_dispersion))
+    effects, b = term_effects(design.terms, plan, p + family.num_extras)
     target = BatchedCrossedTarget(
         design=empty,
         y=nothing,

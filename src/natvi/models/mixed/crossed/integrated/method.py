@@ -22,7 +22,7 @@ from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.integrated.inner import Described, IntegratedDensity, draws_each
 from natvi.models.mixed.marginal.chart import Plain
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture, propose, refit
-from natvi.models.mixed.marginal.search import find_mode, find_plateaus
+from natvi.models.mixed.marginal.search import Mode, find_mode, find_plateaus
 from natvi.models.mixed.marginal.settle import weigh
 from natvi.target.mixed.crossed import CrossedTarget
 
@@ -130,6 +130,14 @@ def integrate(
             break
         best, seed = _together(best, more), seed + 1
     return _thinned(best)._replace(num_points=density.num_points, errors=_errors(best, read))
+
+
+def mode_of_hyper(
+    target: CrossedTarget, mean: ArrowVector, precision: BlockedMatrix, covariance: np.ndarray, centre: np.ndarray
+) -> Mode:
+    """Return the mode of the hyper-parameters' density with its curvature, from their Gaussian."""
+    density = IntegratedDensity(target, mean, precision, centre)
+    return find_mode(density.scores, centre, np.linalg.cholesky(covariance), DIFFERENCE)
 
 
 def _look(density: IntegratedDensity, parts: Mixture, size: int, seed: int, steps: int) -> Points | None:

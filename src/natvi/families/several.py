@@ -1,0 +1,173 @@
+"""Expectations over a row's predictor and one or two numbers that all rows share, jointly Gaussian.
+
+With a ~ N(m_a, L L') the shared numbers and eta given a = m_a + L z normal with mean m + w'z and variance v - w'w,
+L w = Cov(a, eta), nodes for z stand outside and nodes for the predictor inside. Both have a narrow rule, Gauss-Hermite,
+and a wide one, the trapezoidal rule, whose step follows the width of the strip |Im eta| < strip in which the function
+is analytic; the widest row decides for all. Derivatives in the means are expectations of derivatives (Bonnet, Price).
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from natvi.families.rows import PredictorMoments, RowExpectation
+
+LOG_ACCURACY, LARGEST_STEP, REACH = 22.0, 0.95, 6.8
+NARROW, WIDEST = 0.3, 40.0  # of an sd over the strip: up to the first few nodes do, beyond the second no more are taken
+INNER = np.polynomial.hermite_e.hermegauss(7)
+OUTER = np.polynomial.hermite_e.hermegauss(5)
+NARROW_SHARED = 0.2  # up to this sd five nodes err by 1e-9
+WIDE_STEP, WIDE_COUNT = 0.4, 33  # of the shared numbers: one of them takes the trapezoidal rule, two nine nodes each
+WIDER = np.polynomial.hermite_e.hermegauss(9)
+
+Rows = Float[Array, "*rows"]
+PerRow = Callable[[Rows, Any], RowExpectation]
+
+
+def small_root(S: Float[Array, "q q"]) -> Float[Array, "q q"]:
+    """Return the lower Cholesky factor of a small covariance, zeros where a number has no variance.
+
+    Example:
+        >>> small_root(jnp.array([[4.0, 2.0], [2.0, 1.0]])).tolist()
+        [[2.0, 0.0], [1.0, 0.0]]
+    """
+    q = S.shape[0]
+    L = [[jnp.zeros(()) for _ in range(q)] for _ in range(q)]
+    for j in range(q):
+        rest = S[j, j] - sum((L[j][k] ** 2 for k in range(j)), jnp.zeros(()))
+        L[j][j] = jnp.sqrt(jnp.maximum(rest, 0.0))
+        for i in range(j + 1, q):
+            entry = S[i, j] - sum((L[i][k] * L[j][k] for k in range(j)), jnp.zeros(()))
+            L[i][j] = jnp.where(L[j][j] > 0, entry / jnp.where(L[j][j] > 0, L[j][j], 1.0), 0.0)
+    return jnp.stack([jnp.stack(row) for row in L])
+
+
+def whitened(x: PredictorMoments) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, "q ..."], Rows]:
+    """Return m_a, L, w, and the sd of the predictor given the shared numbers."""
+    assert x.disp_mean is not None and x.disp_variance is not None and x.covariance is not None
+    mean = jnp.atleast_1d(x.disp_mean)
+    q = mean.shape[0]
+    L = small_root(jnp.reshape(x.disp_variance, (q, q)))
+    covariance = jnp.reshape(x.covariance, (q, *x.mean.shape))
+    w: list[Array] = []
+    for k in range(q):
+        entry = covariance[k] - sum((L[k, j] * w[j] for j in range(k)), jnp.zeros(()))
+        w.append(jnp.where(L[k, k] > 0, entry / jnp.where(L[k, k] > 0, L[k, k], 1.0), 0.0))
+    rest = x.variance - sum(each**2 for each in w)
+    return mean, L, jnp.stack(w), jnp.sqrt(jnp.maximum(rest, 0.0))
+
+
+def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ""] | float) -> RowExpectation:
+    """Return the expectation of a function with its derivatives.
+
+    Args:
+        f: (predictors, shared numbers as the family takes them) -> value and derivatives at that point.
+        x: Moments of both.
+        strip: The width of the strip around the real line in which f is analytic in the predictor.
+    """
+    mean, L, w, s = whitened(x)
+    q = mean.shape[0]
+    z_outer, weights, num_outer = outer_rule(L)
+    ratio = jnp.max(jnp.where(jnp.isnan(s), 0.0, s)) / strip
+    narrow = ratio <= NARROW
+    a = 1.0 / jnp.clip(ratio, 1.0 / 6.0, WIDEST)
+    h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * a / (LOG_ACCURACY + 0.5 * a**2))
+    few = len(INNER[0])
+    count = jnp.where(narrow, few, jnp.ceil(2 * REACH / h).astype(jnp.int32) + 1)
+    nodes, node_weights = (jnp.asarray(part, x.mean.dtype) for part in (INNER[0], INNER[1] / INNER[1].sum()))
+
+    def outer(j: Array, total: RowExpectation) -> RowExpectation:
+        z = z_outer[j]
+        shared = mean + L @ z
+        here = shared[0] if q == 1 else shared
+        centre = x.mean + jnp.tensordot(z, w, axes=1)
+
+        def inner(k: Array, total: RowExpectation) -> RowExpectation:
+            t = h * (k - 0.5 * (count - 1))
+            place = jnp.minimum(k, few - 1)
+            at = jnp.where(narrow, nodes[place], t)
+            weight = jnp.where(narrow, node_weights[place], h / jnp.sqrt(2 * jnp.pi) * jnp.exp(-0.5 * t**2))
+            return jax.tree.map(lambda a, b: a + weights[j] * weight * b, total, f(centre + s * at, here))
+
+        return jax.lax.fori_loop(0, count, inner, total)
+
+    shape = jax.eval_shape(f, x.mean, mean[0] if q == 1 else mean)
+    zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
+    return jax.lax.fori_loop(0, num_outer, outer, zeros)
+
+
+def outer_rule(L: Float[Array, "q q"]) -> tuple[Float[Array, "j q"], Float[Array, " j"], Array]:
+    """Return nodes and weights for the shared numbers, and how many are in use: few where their sds are small.
+
+    For three and more it is the rule of McNamee and Stenger of degree five, whatever the sds.
+    """
+    q = L.shape[0]
+    if q > 2:
+        nodes, weights = _degree_five(q)
+        return jnp.asarray(nodes), jnp.asarray(weights), jnp.asarray(len(weights), jnp.int32)
+    if q == 1:
+        t = WIDE_STEP * (np.arange(WIDE_COUNT) - 0.5 * (WIDE_COUNT - 1))
+        wide = t[:, None], np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
+    else:
+        wide = _product(WIDER, q)
+    near = _product(OUTER, q)
+    size, few = len(wide[0]), len(near[0])
+    padded = [np.concatenate([part, np.zeros((size - few, *part.shape[1:]))]) for part in near]
+    z, weights = (jnp.where(_is_narrow(L), a, b) for a, b in zip(padded, wide, strict=True))
+    return z, weights, jnp.where(_is_narrow(L), few, size).astype(jnp.int32)
+
+
+def _degree_five(q: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return 2 q^2 + 1 points: zero, (+-sqrt 3, 0, ...) and (+-sqrt 3, +-sqrt 3, 0, ...) in all orders."""
+    points, weights = [np.zeros(q)], [(q * q - 7 * q + 18) / 18]
+    unit = np.sqrt(3.0) * np.eye(q)
+    for k in range(q):
+        for sign in (1.0, -1.0):
+            points.append(sign * unit[k])
+            weights.append((4 - q) / 18)
+            for other in range(k):
+                points += [sign * unit[k] + unit[other], sign * unit[k] - unit[other]]
+                weights += [1 / 36, 1 / 36]
+    return np.array(points), np.array(weights)
+
+
+def _is_narrow(L: Float[Array, "q q"]) -> Array:
+    return jnp.all(jnp.sum(L**2, axis=1) <= NARROW_SHARED**2)
+
+
+def _product(rule: tuple[np.ndarray, np.ndarray], q: int) -> tuple[np.ndarray, np.ndarray]:
+    grids = np.meshgrid(*[rule[0]] * q, indexing="ij")
+    weights = np.meshgrid(*[rule[1] / rule[1].sum()] * q, indexing="ij")
+    return np.stack([g.ravel() for g in grids], axis=1), np.prod([g.ravel() for g in weights], axis=0)
+
+
+def with_derivatives(log_density: Callable[[Rows, Any], Rows]) -> PerRow:
+    """Return a function of a point that gives the log-density of every row with its derivatives, by the chain rule.
+
+    Args:
+        log_density: (predictors, shared numbers) -> log p of every row; of several shared numbers a stack.
+    """
+
+    def point(eta: Rows, shared: Any) -> RowExpectation:
+        own = jnp.broadcast_to(shared.reshape(*shared.shape, *(1,) * eta.ndim), (*shared.shape, *eta.shape))
+
+        def slopes(eta: Array, own: Array) -> tuple[Array, tuple[Array, Array]]:
+            value, pull = jax.vjp(log_density, eta, own)
+            return value, pull(jnp.ones_like(value))
+
+        zero_eta, zero_own = jnp.zeros_like(eta), jnp.zeros_like(own)
+        (value, (d_eta, d_disp)), (_, (d_eta_eta, d_eta_disp)) = jax.jvp(
+            slopes, (eta, own), (jnp.ones_like(eta), zero_own)
+        )
+        if shared.ndim == 0:
+            bend = jax.jvp(slopes, (eta, own), (zero_eta, jnp.ones_like(own)))[1][1][1]
+        else:
+            units = [zero_own.at[k].set(1.0) for k in range(shared.shape[0])]
+            bend = jnp.stack([jax.jvp(slopes, (eta, own), (zero_eta, unit))[1][1][1] for unit in units])
+        return RowExpectation(value, d_eta, d_eta_eta, d_disp, d_eta_disp, bend)
+
+    return point

@@ -61,11 +61,10 @@ class RowCurvature(NamedTuple):
 
     def dense(self) -> Float[Array, "d d"]:
         """Return all entries."""
-        hess, each = self.rows.gram(self.each.d_eta_eta), self.each
-        if each.d_disp_disp is None or each.d_eta_disp is None:
+        hess, each, own = self.rows.gram(self.each.d_eta_eta), self.each, self._own()
+        if own is None or each.d_eta_disp is None:
             return hess
-        border, own = each.d_eta_disp.reshape(-1, self.rows.X.shape[0]) @ self.rows.X, self._own()
-        assert own is not None
+        border = each.d_eta_disp.reshape(-1, self.rows.X.shape[0]) @ self.rows.X
         return jnp.block([[hess, border.T], [border, own]])
 
     def _own(self) -> Float[Array, "q q"] | None:

@@ -1,6 +1,6 @@
 """Tables that are read in pieces, again and again: Parquet and Arrow files, memory maps, iterators, frames."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -57,7 +57,7 @@ class Pieces:
                 f"rows many times; got {type(opened).__name__}. Write e.g. pieces(lambda: pd.read_csv(path, "
                 "chunksize=100_000))."
             )
-        self._open: Callable[[], Iterable[Any]] = opened
+        self._open: Any = opened
 
     def read(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Return the pieces that have rows."""
@@ -170,7 +170,8 @@ def labels_hash(labels: Any) -> np.ndarray:
         True
     """
     plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    return hash_array(plain.to_numpy(), categorize=True).astype(np.uint64)
+    hashed: Any = hash_array  # pandas makes it when it is asked for: type checkers see an object
+    return hashed(plain.to_numpy(), categorize=True).astype(np.uint64)
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

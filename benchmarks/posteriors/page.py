@@ -49,7 +49,7 @@ def page(document: dict[str, Any]) -> str:
         _members(cells, members),
         "## Beside others",
         "Each at its usual settings, once for each member, on the first data set; from the same start, in double "
-        "precision. Errors and time-outs count as not accurate.",
+        "precision. An empty cell: no answer, as the notes say, or not run.",
         _peers(cells, members),
         "## Notes",
         "\n".join(f"- {note}" for note in document["notes"]) or "None.",
@@ -79,6 +79,8 @@ def _peers(cells: Cells, members: list[str]) -> str:
     tools = list(dict.fromkeys(tool for _, tool in cells if tool != "natvi"))
     lines = []
     for name in members:
+        if not any((name, tool) in cells for tool in tools):
+            continue
         ours = cells[name, "natvi"]
         own = f"{show(ours.get('accurate'))} of {show(ours.get('runs'))}, {show(ours.get('cpu_seconds'))} s"
         lines.append([name, own, *(_peer(cells.get((name, tool))) for tool in tools)])
@@ -90,13 +92,13 @@ def _peers(cells: Cells, members: list[str]) -> str:
     for tool in tools:
         found = [cells[name, tool] for name in members if (name, tool) in cells]
         right = sum(bool(r["accurate"]) for r in found)
-        last.append(f"{right} of {len(members)}; {show(median(r['cpu_seconds'] for r in found)) if found else ''}")
+        last.append(f"{right} of {len(found)}; {show(median(r['cpu_seconds'] for r in found)) if found else ''}")
     return _table(["member", "natvi", *tools], [*lines, last])
 
 
 def _peer(found: dict[str, Any] | None) -> str:
     if found is None:
-        return "no answer"
+        return ""
     words = "accurate" if found["accurate"] else f"off ({show(found['mean_in_sds'])} sds, {show(found['sd_share'])})"
     return f"{words}, {show(found['cpu_seconds'])} s"
 

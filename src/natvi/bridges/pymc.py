@@ -102,24 +102,24 @@ class PymcModel:
         import pymc as pm  # type: ignore[import-not-found]
 
         with _precision_as_it_was(), self.model:
-            found = pm.sample_posterior_predictive(
+            found: Any = pm.sample_posterior_predictive(
                 self._draws(result, num_samples, seed), random_seed=seed, progressbar=False
             )
         drawn = found.posterior_predictive
-        return {name: np.asarray(drawn[name])[0] for name in drawn.data_vars}
+        return {str(name): np.asarray(drawn[name])[0] for name in drawn.data_vars}
 
     def log_likelihood(self, result: Result, num_samples: int = 1000, seed: int = 0) -> dict[str, np.ndarray]:
         """Return the log-likelihood of what is observed, by name, `(num_samples, ...)`."""
         import pymc as pm  # type: ignore[import-not-found]
 
         with _precision_as_it_was():
-            found = pm.compute_log_likelihood(
+            found: Any = pm.compute_log_likelihood(
                 self._draws(result, num_samples, seed),
                 model=self.model,
                 extend_inferencedata=False,
                 progressbar=False,
             )
-        return {name: np.asarray(found[name])[0] for name in found.data_vars}
+        return {str(name): np.asarray(found[name])[0] for name in found.data_vars}
 
     def to_arviz(self, result: Result, num_samples: int = 1000, seed: int = 0) -> Any:
         """Return posterior, posterior predictive, log-likelihood and data as one DataTree, by the model's names."""

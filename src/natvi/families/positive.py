@@ -146,10 +146,10 @@ def weibull(log_scale: float) -> Family:
     def expected(y: Array, x: PredictorMoments) -> RowExpectation:
         # tilting by e^eta shifts a by Cov(eta, a);  E e^a = e^{m_a + v_a / 2}
         assert x.disp_mean is not None and x.disp_variance is not None and x.covariance is not None
-        d, line = _ended(y), place(y)
+        d, line, covariance = _ended(y), place(y), x.covariance
 
         def hazard(a: Array) -> tuple[Array, Array, Array]:
-            power = jnp.exp(a + x.covariance) * line
+            power = jnp.exp(a + covariance) * line
             value = jnp.exp(power)
             return value, value * power, value * power * (1.0 + power)
 

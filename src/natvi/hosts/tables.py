@@ -170,8 +170,7 @@ def labels_hash(labels: Any) -> np.ndarray:
         True
     """
     plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    hashed: Any = hash_array  # pandas makes it when it is asked for: type checkers see an object
-    return hashed(plain.to_numpy(), categorize=True).astype(np.uint64)
+    return np.asarray(hash_array(plain.to_numpy(), categorize=True)).astype(np.uint64)
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

@@ -16,7 +16,7 @@ OWN_DRAWS: dict[str, Callable[..., np.ndarray]] = {}
 
 def _register(*names: str) -> Callable[[Any], Any]:
     def put(function: Any) -> Any:
-        OWN_DRAWS.update(dict.fromkeys(names, function))
+        OWN_DRAWS.update({name: function for name in names})
         return function
 
     return put

@@ -64,8 +64,9 @@ class RowCurvature(NamedTuple):
         hess, each = self.rows.gram(self.each.d_eta_eta), self.each
         if each.d_disp_disp is None or each.d_eta_disp is None:
             return hess
-        border = each.d_eta_disp.reshape(-1, self.rows.X.shape[0]) @ self.rows.X
-        return jnp.block([[hess, border.T], [border, self._own()]])
+        border, own = each.d_eta_disp.reshape(-1, self.rows.X.shape[0]) @ self.rows.X, self._own()
+        assert own is not None
+        return jnp.block([[hess, border.T], [border, own]])
 
     def _own(self) -> Float[Array, "q q"] | None:
         """Return the dispersion's own entries."""

@@ -84,8 +84,8 @@ def _observations(X: np.ndarray, rows: Rows, size: int) -> Observations:
     if size > n:
         parts = [None if part is None else _filled(part, size) for part in parts]
         parts[0][n:], filled = 0.0, np.arange(size) < n  # type: ignore[index]
-    X, y, offset, weight = jax.device_put(parts)
-    return Observations(X, y, offset, weight, None, None if filled is None else jax.device_put(filled))
+    columns, y, offset, weight = jax.device_put(parts)
+    return Observations(columns, y, offset, weight, None, None if filled is None else jax.device_put(filled))
 
 
 def _filled(part: np.ndarray, size: int) -> np.ndarray:

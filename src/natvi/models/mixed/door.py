@@ -133,7 +133,7 @@ class MixedModel(DrawsFromPrior):
             if fitting.is_noisy:
                 return fit_with_noise(mixed, named, fitting, noise, watch, **keeping)
             if fitting.method != "gva" and can_integrate(target) and len(self.y) <= MOST_ROWS:
-                prepare(target, *start.linear.local.shape[1:], len(start.linear.shared))
+                prepare(target, start.linear.local.shape[1], len(start.linear.shared))
             fitted = climb_groups(target, start, tolerance=tolerance, **keeping)
         posterior = without_filling(target, fitted.gaussian, len(self.prior.mean))
         covariances = effect_covariances(posterior)

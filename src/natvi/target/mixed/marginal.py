@@ -45,7 +45,7 @@ class Nodes(NamedTuple):
 
     z: Float[Array, "m r"] | np.ndarray
     log_weight: Float[Array, " m"] | np.ndarray
-    count: Array | int
+    count: Array | np.ndarray | int
 
 
 def can_integrate(target: SumOfTerms) -> bool:
@@ -124,12 +124,13 @@ def marginal_score(
     """Return log p(y, theta_g) and its gradient."""
     likelihood, effects = mixed_parts(target)
     groups, sums = _integrals(target, shared, near, nodes, True)
+    assert sums.slope is not None and sums.outer is not None
     share = effects.where_real(1.0 / sums.total, 0.0)
     score = jnp.zeros_like(shared)
     # E psi' of every row
     slope = sums.slope * likelihood.design.per_chunk(share)
     score = score.at[: likelihood.p].add(jnp.tensordot(likelihood.design.X, slope, axes=2))
-    if likelihood.family.has_dispersion:
+    if sums.disp is not None:
         own = slice(likelihood.p, likelihood.p + likelihood.family.num_extras)
         score = score.at[own].add(jnp.sum(effects.where_real(sums.disp * share, 0.0), axis=-1))
     # E theta theta' of all groups together, for n log |W| - tr(W W' E theta theta') / 2
@@ -197,8 +198,9 @@ def _integrals(
         share = weight[k] * jnp.prod(1.0 + b * v / far, axis=0) * jnp.exp(value - seen[0])
         share = jnp.where(k < first, 0.0, share)
         more = _Sums(jax.lax.dynamic_update_index_in_dim(seen, value, jnp.minimum(k, first), 0), sums.total + share)
-        if slope is None:
+        if slope is None or sums.slope is None or sums.outer is None:
             return more
+        assert sums.slope is not None and sums.outer is not None
         return more._replace(
             slope=sums.slope + likelihood.design.per_chunk(share) * slope,
             disp=None if sums.disp is None else sums.disp + share * _disp_slopes(rows, eta),

@@ -143,7 +143,8 @@ def prepare(target: SumOfTerms, num_places: int, num_shared: int) -> None:
     likelihood, effects = mixed_parts(target)
     zeros = (np.zeros(shape) for shape in (num_shared, (effects.r, num_places), (effects.r, num_shared, num_places)))
     around = Surroundings(*zeros)
-    functions = [_values, _scores] if likelihood.family.name in ("bernoulli", "binomial") else [_values]
+    family: Any = likelihood.family
+    functions = [_values, _scores] if family.name in ("bernoulli", "binomial") else [_values]
     wanted = {_name(function, target, around): function for function in functions}
     batches = np.zeros((POINTS_AT_ONCE // _batch(target), _batch(target), num_shared))
     pool = ThreadPoolExecutor(1)

@@ -1,6 +1,6 @@
 """Tables that are read in pieces, again and again: Parquet and Arrow files, memory maps, iterators, frames."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -57,7 +57,7 @@ class Pieces:
                 f"rows many times; got {type(opened).__name__}. Write e.g. pieces(lambda: pd.read_csv(path, "
                 "chunksize=100_000))."
             )
-        self._open: Callable[[], Iterable[Any]] = opened
+        self._open: Any = opened
 
     def read(self, columns: Sequence[str]) -> Iterator[pd.DataFrame]:
         """Return the pieces that have rows."""

@@ -62,7 +62,9 @@ class BatchedCrossedTarget(CrossedTarget):
         """Return what the rows contribute to the expectation: the sum over batches."""
 
         def of(k: Array) -> Expected:
-            return self.around(jax.pure_callback(self.read, self.like, k)).expected_rows(q)
+            halves = jax.tree.map(_in_halves, self.like)
+            found = jax.tree.map(_whole, jax.pure_callback(self.read, halves, k), self.like)
+            return self.around(found).expected_rows(q)
 
         def add(k: Array, total: Expected) -> Expected:
             return jax.tree.map(jnp.add, total, of(k))
@@ -81,3 +83,12 @@ class BatchedCrossedTarget(CrossedTarget):
         nothing = jnp.zeros(())
         parts = (design, batch.y, batch.weight, nothing, self.effects, (), self.pattern, self.family, self.b)
         return CrossedTarget(*parts)
+
+
+def _in_halves(like: Any) -> Any:
+    """Return the shape in which doubles cross from the host: pairs of 32-bit numbers."""
+    return jax.ShapeDtypeStruct((*like.shape, 2), np.int32) if like.dtype == np.float64 else like
+
+
+def _whole(part: Array, like: Any) -> Array:
+    return jax.lax.bitcast_convert_type(part, jnp.float64) if like.dtype == np.float64 else part

@@ -52,7 +52,7 @@ class DiskRows:
             value=value,
             pair=pair,
         )
-        return RowBatch(*(self._filled(part, like) for part, like in zip(parts, self.like, strict=True)))
+        return RowBatch(*(in_halves(self._filled(part, like)) for part, like in zip(parts, self.like, strict=True)))
 
     @property
     def like(self) -> RowBatch:
@@ -92,6 +92,11 @@ class DiskRows:
         found = np.zeros(like.shape, like.dtype)
         found.reshape(*part.shape[:-1], self.size)[..., : part.shape[-1]] = part
         return found
+
+
+def in_halves(part: np.ndarray) -> np.ndarray:
+    """Return doubles as pairs of 32-bit numbers: calls to the host make single precision of doubles."""
+    return part.view(np.int32).reshape(*part.shape, 2) if part.dtype == np.float64 else part
 
 
 def _columns(term: Any) -> range:

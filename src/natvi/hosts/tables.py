@@ -169,8 +169,8 @@ def labels_hash(labels: Any) -> np.ndarray:
         >>> labels_hash(pd.Series(["a", "b", "a"])).tolist()[0] == labels_hash(pd.Series(["a"])).tolist()[0]
         True
     """
-    plain = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
-    return np.asarray(hash_array(plain.to_numpy(), categorize=True)).astype(np.uint64)
+    plain: Any = labels.astype(object) if isinstance(labels.dtype, pd.CategoricalDtype) else labels
+    return np.asarray(hash_array(plain.to_numpy(), categorize=True), np.uint64)  # type: ignore[operator]
 
 
 def _frame(columns: dict[str, np.ndarray]) -> pd.DataFrame:

@@ -75,13 +75,13 @@ class BatchedCrossedTarget(CrossedTarget):
 
     def around(self, batch: RowBatch) -> CrossedTarget:
         """Return the target of the rows of a batch alone."""
-        batch = RowBatch(*map(jnp.asarray, batch))
-        filled = jnp.asarray(batch.weight) > 0
-        rows = LooseRows(batch.X, batch.Z, batch.offset, filled, batch.level, 0, num_groups=self.num_levels)
+        own: Any = RowBatch(*map(jnp.asarray, batch))
+        filled = own.weight > 0
+        rows = LooseRows(own.X, own.Z, own.offset, filled, own.level, 0, num_groups=self.num_levels)
         sizes = self.design.num_coordinates, self.design.num_pairs
-        design = CrossedRows(rows, batch.coordinate, batch.value, batch.pair, *sizes)
+        design = CrossedRows(rows, own.coordinate, own.value, own.pair, *sizes)
         nothing = jnp.zeros(())
-        parts = (design, batch.y, batch.weight, nothing, self.effects, (), self.pattern, self.family, self.b)
+        parts = (design, own.y, own.weight, nothing, self.effects, (), self.pattern, self.family, self.b)
         return CrossedTarget(*parts)
 
 

@@ -40,6 +40,17 @@ def test_data_of_the_model_are_good(family: str, log_dispersion: float | None) -
     assert alarms <= 1
 
 
+@pytest.mark.parametrize(("curve", "verdict"), [(0.0, "good"), (1.0, "doubtful")], ids=["right", "wrong"])
+def test_effects_of_groups_drawn_towards_their_mean_raise_no_alarm(curve: float, verdict: str) -> None:
+    """Estimated from ten yes/no responses each, they leave gaps wherever rows are put together by them."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        g, x = np.repeat(np.arange(200), 10), rng.normal(size=2000)
+        eta = 0.7 * x - 0.3 + curve * (x**2 - 1.0) + 0.8 * rng.normal(size=200)[g]
+        frame = pd.DataFrame({"y": (rng.logistic(size=2000) < eta).astype(int), "x": x, "g": g})
+        assert natvi.glmm("y ~ x + (1 | g)", frame, family="bernoulli").fit(method="gva").model_check == verdict
+
+
 def test_replicated_responses_have_the_moments_of_their_family() -> None:
     rng, mean = np.random.default_rng(0), np.full((20_000, 1), 3.0)
     for family, variance in (

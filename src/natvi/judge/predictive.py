@@ -37,12 +37,15 @@ class Replicated(NamedTuple):
         drawn: Replicated responses, a line for each draw.
         mean: Expected responses given each draw.
         variance: Variances given each draw.
+        by: What rows are put into bins by; by default their expected responses. Not by effects of groups: these were
+            estimated from the same responses and drawn towards their mean, so that bins of them would have gaps.
     """
 
     y: Float[np.ndarray, " n"]
     drawn: Float[np.ndarray, "s n"]
     mean: Float[np.ndarray, "s n"]
     variance: Float[np.ndarray, "s n"]
+    by: Float[np.ndarray, " n"] | None = None
 
 
 class ModelCheck(NamedTuple):
@@ -97,7 +100,7 @@ def check_model(data: Replicated, family: str) -> ModelCheck:
 
 
 def _statistics(data: Replicated, family: str) -> dict[str, _Statistic]:
-    y, drawn, mean, variance = data
+    y, drawn, mean, variance, _ = data
     sd, sds = float(np.std(y)), np.std(drawn, axis=1)
     scale = max(sd, float(np.mean(sds)), 1e-300)
 
@@ -163,8 +166,8 @@ def _zero_inflation(data: Replicated, family: str) -> str:
 
 def _calibration(data: Replicated) -> _Statistic:
     """Squared gaps between observed and expected successes, in bins of the fitted probability."""
-    y, drawn, mean, variance = data
-    centre = mean.mean(axis=0)
+    y, drawn, mean, variance, by = data
+    centre = mean.mean(axis=0) if by is None else by
     edges = np.quantile(centre, np.linspace(0, 1, BINS + 1)[1:-1])
     bins = np.searchsorted(edges, centre)
     member = np.equal.outer(bins, np.unique(bins)).astype(float)

@@ -212,8 +212,8 @@ MISSING = {
         "as 'y ~ x + (1 | group)'; shares of explained variance are in r2()."
     ),
     AnswersQuestions: (
-        "it is no regression. Comparisons, slopes, ratios, residuals and update are offered by fits of natvi.glm and "
-        "natvi.glmm; for this one apply a function of your own to sample()."
+        "it keeps no rows to average over, or is no regression. Comparisons, slopes, ratios, residuals and update are "
+        "offered by fits of natvi.glm and natvi.glmm; for this one apply a function of your own to sample()."
     ),
 }
 

@@ -126,6 +126,14 @@ def test_mistakes(tmp_path):
         GroupedPieces([rows], 12)
     with pytest.raises(ValueError, match="held 12 groups, and num_groups=13 was promised"):
         list(GroupedPieces(lambda epoch: iter([rows]), 13).read(0))
+    with pytest.raises(ValueError, match="hold 12 groups, and num_groups=11 was promised"):
+        list(GroupedPieces(lambda epoch: iter([rows]), 11).read(0))
+    with pytest.raises(ValueError, match="is in piece 2 and in an earlier one: every group must lie in one piece"):
+        list(GroupedPieces(lambda epoch: iter([rows, rows]), 24).read(0))
+    words = simulate(3)
+    words["y"] = np.where(words["y"] > 0, "yes", "no")
+    with pytest.raises(ValueError, match="must be a column of numbers in batches, and holds"):
+        list(GroupedFrames("y ~ x + (1 | g)", lambda epoch: iter([words]), 3).read(0))
     with pytest.raises(ValueError, match="gap and max_epochs must be positive"):
         fit_mixed_batches(GroupedArrays(rows, 3), gap=0.0)
     with pytest.raises(ValueError, match="no random effects"):

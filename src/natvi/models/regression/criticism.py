@@ -207,7 +207,8 @@ def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
     responses = draw_rows(family, eta, disp, rows.trials, np.random.default_rng(seed))
     if rows.trials is not None:
         mean, variance = mean * rows.trials, variance * rows.trials
-    return Replicated(rows.responses(), responses, mean, variance)
+    by = None if drawn.local is None else drawn.covariates.predictors(drawn.shared, None).mean(axis=0)
+    return Replicated(rows.responses(), responses, mean, variance, by)
 
 
 def draw_rows(

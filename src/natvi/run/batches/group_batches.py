@@ -11,6 +11,7 @@ import numpy as np
 
 from natvi.run.batches.row_batches import check_batch_size
 
+MOST_REMEMBERED = 2_000_000  # groups of earlier pieces
 COLUMNS = ("X", "Z", "y", "group")
 OPTIONAL = ("offset", "weight")
 
@@ -112,13 +113,22 @@ class GroupedPieces:
             )
         self._open: Any = open_epoch
         self.num_groups = int(num_groups)
+        self._known_whole = False
 
     def read(self, epoch: int) -> Iterator[GroupBatch]:
         """Return the pieces of one epoch."""
         seen = 0
+        held: set[Any] = set()
         for number, piece in enumerate(self._open(epoch)):
             rows = check_rows(piece)
             labels, codes = np.unique(np.asarray(piece["group"]), return_inverse=True)
+            if not self._known_whole:
+                held = _check_whole(held, labels.tolist(), number)
+            if seen + len(labels) > self.num_groups:
+                raise ValueError(
+                    f"The first {number + 1:,} pieces of epoch {epoch} hold {seen + len(labels):,} groups, and "
+                    f"num_groups={self.num_groups:,} was promised: give the number of groups of the whole data."
+                )
             order = np.argsort(codes, kind="stable")
             taken = {name: np.asarray(a, dtype=np.float64)[order] for name, a in rows.items()}
             yield GroupBatch(number, seen + np.arange(len(labels)), codes[order], **taken)
@@ -128,6 +138,18 @@ class GroupedPieces:
                 f"Epoch {epoch} of the data held {seen:,} groups, and num_groups={self.num_groups:,} was promised. "
                 "Every group must come once per epoch, in one piece: correct num_groups, or cut between groups."
             )
+        self._known_whole = True
+
+
+def _check_whole(held: set[Any], labels: list[Any], number: int) -> set[Any]:
+    """Refuse groups that an earlier piece held; of very many groups only those of the piece before are remembered."""
+    twice = [label for label in labels if label in held]
+    if twice:
+        raise ValueError(
+            f"Group {twice[0]!r} is in piece {number + 1:,} and in an earlier one: every group must lie in one piece. "
+            "Sort the rows by group and cut where the group changes."
+        )
+    return held.union(labels) if len(held) < MOST_REMEMBERED else set(labels)
 
 
 def check_rows(rows: Mapping[str, Any]) -> dict[str, Any]:

@@ -65,11 +65,21 @@ class GroupedFrames:
         """Return the frames of one epoch as batches."""
         return self._pieces.read(epoch)
 
+    def _numbers(self, response: pd.Series) -> np.ndarray:
+        try:
+            return response.to_numpy(dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(
+                f"The response {self._response!r} must be a column of numbers in batches, and holds "
+                f"{response.iloc[0]!r}: code two answers as 0 and 1 before, e.g. (frame[{self._response!r}] == "
+                f"{response.iloc[0]!r}).astype(int)."
+            ) from error
+
     def _read_frames(self, epoch: int) -> Iterator[Mapping[str, Any]]:
         for data in self._open(epoch):
             frame = as_frame(data)
             X, Z, offset = self._recipe.apply(frame)
-            y = read_column(frame, self._response).to_numpy(dtype=np.float64)
+            y = self._numbers(read_column(frame, self._response))
             if not np.all(np.isfinite(y)):
                 raise ValueError(f"The response {self._response!r} has missing or infinite values: remove those rows.")
             rows = {"X": X, "Z": Z, "y": y, "offset": offset, "group": read_column(frame, self._group).to_numpy()}

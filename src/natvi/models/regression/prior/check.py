@@ -130,7 +130,10 @@ def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance:
     for at in sorted(np.flatnonzero(np.abs(influence.pull) > PULL), key=lambda k: -abs(influence.pull[k]))[:NAMED]:
         if at not in told:
             size = abs(influence.pull[at])
-            found.append(f"the prior pulls {names[at]} by {size:.1f} posterior sds; {_cure(prior, names, int(at))}")
+            scale = " on the scale of the fit" if names[at].startswith("corr(") else ""
+            found.append(
+                f"the prior pulls {names[at]} by {size:.1f} posterior sds{scale}; {_cure(prior, names, int(at))}"
+            )
     little = [int(at) for at in np.flatnonzero(influence.width > LITTLE) if at not in told]
     if little:
         found.append(
@@ -142,8 +145,10 @@ def prior_concerns(prior: Prior, names: list[str], mean: np.ndarray, covariance:
 
 def _cure(prior: Prior, names: list[str], at: int) -> str:
     """Return what to do about a prior that decides; sds and dispersions have densities, the others mean and sd."""
-    example = "(mean, sd)" if np.isfinite(prior.sd[at]) else "('half_normal', scale)"
-    words = f"give a prior that you can defend, e.g. prior={{{names[at]!r}: {example}}}"
+    name, example = names[at], "(mean, sd)" if np.isfinite(prior.sd[at]) else "('half_normal', scale)"
+    if name.startswith("corr("):
+        name, example = "corr", "('lkj', 2)"
+    words = f"give a prior that you can defend, e.g. prior={{{name!r}: {example}}}"
     return words if prior.description.startswith(WEAKLY) else f"{words}, or prior='default'"
 
 

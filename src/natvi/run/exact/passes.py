@@ -10,18 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
 from natvi.hosts.collect import collect, of_first
 from natvi.optimize.ascent import digest, propose, state_at
 from natvi.optimize.system import Packed
-from natvi.run.exact.convergence import is_finished, judge
-from natvi.run.exact.loop import TRACE_LENGTH, LoopState
+from natvi.run.exact.convergence import is_finished
+from natvi.run.exact.loop import TRACE_LENGTH, LoopState, ended
 from natvi.run.fitted import Fitted
 from natvi.run.hosts import these_hosts
 from natvi.run.interrupt import Interruption
 from natvi.run.lead import Lead, Pace
-from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
 from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes
 from natvi.target import Expected
@@ -93,12 +91,7 @@ def climb_by_passes(
     if keeper is not None:
         lead.save_last(current)
     host = to_host(current)
-    outcome = judge(system, host.ascent, tolerance)
-    if outcome is Outcome.MAX_STEPS and lead.turn.interrupted:
-        outcome = Outcome.INTERRUPTED
-    steps = int(host.ascent.evaluated)
-    gaussian = to_host(system.gaussian(current.ascent.x))
-    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, np.array(host.trace[:steps]), steps, host)
+    return ended(system, host, to_host(system.gaussian(current.ascent.x)), tolerance, lead.turn.interrupted)
 
 
 def resume(keeper: Checkpoint, blank: Any) -> Any:

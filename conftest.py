@@ -15,7 +15,7 @@ QUICK = (
 )
 os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
 os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parent / ".cache" / "tests")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.15"
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.03"
 
-# A test leaves half a million objects of compiled programs behind; to look through them every 700 new ones takes long.
+# Compiled programs are many objects, and to look through them after every 700 new ones takes a tenth of the time.
 gc.set_threshold(50_000, 20, 50)

@@ -25,7 +25,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def fill_in(markdown: str) -> str:
-    return PLACE.sub(lambda found: MAKERS[found[1]](), markdown)
+    return PLACE.sub(lambda found: MAKERS[found[1]]() if found[1] in MAKERS else found[0], markdown)
 
 
 def speed() -> str:

@@ -68,9 +68,19 @@ def test_slopes_are_derivatives(binary: natvi.Result, treated: pd.DataFrame) -> 
 
 def test_ratios_and_covariance(binary: natvi.Result) -> None:
     table = binary.fixed_effects(0.9)
+    slopes = table.drop(index="Intercept")
     ratios = binary.odds_ratios(0.9)
-    np.testing.assert_allclose(ratios["odds ratio"], np.exp(table["mean"]), rtol=1e-7)
-    np.testing.assert_allclose(ratios["q5"], np.exp(table["q5"]))
+    np.testing.assert_allclose(ratios["odds ratio"], np.exp(slopes["mean"]), rtol=1e-7)
+    np.testing.assert_allclose(ratios["q5"], np.exp(slopes["q5"]))
+    tens = binary.odds_ratios(0.9, step={"x": 10})
+    np.testing.assert_allclose(tens.loc["x", "q95"], np.exp(10 * slopes.loc["x", "q95"]))
+    np.testing.assert_allclose(tens.loc["arm[b]"].drop("step"), ratios.loc["arm[b]"])
+    with pytest.raises(ValueError, match=r"step names 'z', and the coefficients are 'x'"):
+        binary.odds_ratios(step={"z": 10})
+    with pytest.raises(ValueError, match=r"positive number of its units; got -1"):
+        binary.odds_ratios(step={"x": -1})
+    with pytest.raises(ValueError, match=r"step must be a dict"):
+        binary.odds_ratios(step=10)  # type: ignore[arg-type]
     np.testing.assert_allclose(np.sqrt(np.diag(binary.covariance())), table["sd"])
     draws = pd.DataFrame(binary.sample(4000, seed=1))[list(table.index)]
     np.testing.assert_allclose(binary.covariance(correlation=True), draws.corr(), atol=0.08)

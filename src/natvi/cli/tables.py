@@ -81,6 +81,34 @@ def _read_binary(path: Path, kind: str) -> pd.DataFrame:
 
 
 def _read_text(path: Path, how: Reading) -> pd.DataFrame:
+    lines, found = _look(path, how)
+    _check_header(path, next(csv.reader(lines, delimiter=str(found.delimiter))))
+    frame = pd.read_csv(
+        path,
+        sep=found.delimiter,
+        decimal=str(found.decimal),
+        encoding=found.encoding,
+        na_values=list(how.missing),
+        low_memory=False,
+    )
+    frame.columns = [str(column).strip() for column in frame.columns]
+    return frame
+
+
+def write_like(frame: pd.DataFrame, path: Path, how: Reading) -> bytes:
+    """Return a table as text with the delimiter, decimal sign and encoding of the file at `path`."""
+    if path.name.lower().endswith(PARQUET + ARROW):
+        return frame.to_csv(index=False).encode()
+    _, found = _look(path, how)
+    text = frame.to_csv(index=False, sep=str(found.delimiter), decimal=str(found.decimal))
+    try:
+        return text.encode(str(found.encoding))
+    except UnicodeEncodeError:  # a sign that the file's own encoding does not have
+        return text.encode()
+
+
+def _look(path: Path, how: Reading) -> tuple[list[str], Reading]:
+    """Return the first lines of a text file, and how it is read."""
     start = _beginning(path)
     if not start.strip():
         raise pd.errors.EmptyDataError("it is empty")
@@ -94,14 +122,7 @@ def _read_text(path: Path, how: Reading) -> pd.DataFrame:
     lines = text.splitlines()[:200]
     lines = lines[:-1] if len(start) >= SAMPLE and len(lines) > 1 else lines
     delimiter = _delimiter_word(how.delimiter) or find_delimiter(lines)
-    decimal = how.decimal or find_decimal(lines, delimiter)
-    header = next(csv.reader(lines, delimiter=delimiter))
-    _check_header(path, header)
-    frame = pd.read_csv(
-        path, sep=delimiter, decimal=decimal, encoding=encoding, na_values=list(how.missing), low_memory=False
-    )
-    frame.columns = [str(column).strip() for column in frame.columns]
-    return frame
+    return lines, Reading(delimiter, how.decimal or find_decimal(lines, delimiter), encoding, how.missing)
 
 
 def _beginning(path: Path) -> bytes:

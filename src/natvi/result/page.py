@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.result.model import AnswersQuestions, DescribesItself, DrawsPictures, HasRandomEffects, HoldsRows
-from natvi.result.text import METHODS, formatter, headline, verdicts
+from natvi.result.text import METHODS, formatter, headline, verdicts, written
 from natvi.result.titles import titled
 from natvi.show import glm_plots, plots, report
 from natvi.show.report import Picture, Section
@@ -94,7 +94,7 @@ def _estimates(result: Any) -> Section:
     parts: list[str] = []
     tables = result.tables()
     for title, frame in titled(tables).items():
-        parts += [report.heading(title), report.table(_written(frame), caption=title)]
+        parts += [report.heading(title), report.table(written(frame), caption=title)]
     parts.append(report.paragraph("Mean, sd and 95% interval of the posterior of each parameter.", quiet=True))
     if isinstance(result.model, DrawsPictures):
         shown = [_named_picture(axes) for axes in result.model.pictures()]
@@ -116,18 +116,12 @@ def _estimates(result: Any) -> Section:
     drawn = report.pictures(shown, "e")
     if isinstance(result.model, AnswersQuestions) and result.model.link in ("log", "logit", "cloglog"):
         ratios = result.odds_ratios() if result.model.link == "logit" else result.rate_ratios()
-        ratios, name = ratios.drop(index="Intercept", errors="ignore"), ratios.columns[0]
+        name = ratios.columns[0]
         parts += [report.heading(f"As {name}s"), report.table(ratios, _ratio, name)] if len(ratios) else []
         if len(ratios):
             words = "What one unit more multiplies by: posterior median and 95% interval."
             parts.append(report.paragraph(words, quiet=True))
     return Section("Estimates", [report.halves("".join(parts), drawn)])
-
-
-def _written(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table as texts, every line with the decimals that its own sd needs."""
-    lines = [list(map(formatter(frame.iloc[[at]]), line)) for at, line in enumerate(frame.to_numpy())]
-    return pd.DataFrame(lines, index=frame.index, columns=frame.columns)
 
 
 def _ratio(value: float) -> str:

@@ -6,6 +6,7 @@ import numpy as np
 import pandas as pd
 
 from natvi.result.model import AnswersQuestions, DescribesItself, DrawsPictures, HasRandomEffects, HoldsRows
+from natvi.result.ratios import ODDS, RATES, larger_steps
 from natvi.result.text import METHODS, formatter, headline, verdicts, written
 from natvi.result.titles import titled
 from natvi.show import glm_plots, plots, report
@@ -114,14 +115,22 @@ def _estimates(result: Any) -> Section:
             Picture(axes, _interval_words("Posterior densities", rest.iloc[:PANELS]), "The shaded part holds 95%.")
         )
     drawn = report.pictures(shown, "e")
-    if isinstance(result.model, AnswersQuestions) and result.model.link in ("log", "logit", "cloglog"):
-        ratios = result.odds_ratios() if result.model.link == "logit" else result.rate_ratios()
+    if isinstance(result.model, AnswersQuestions) and result.model.link in ODDS | RATES:
+        ratios = _ratios(result)
         name = ratios.columns[0]
         parts += [report.heading(f"As {name}s"), report.table(ratios, _ratio, name)] if len(ratios) else []
         if len(ratios):
-            words = "What one unit more multiplies by: posterior median and 95% interval."
+            words = "What one unit more, or as many as are named, multiplies by: posterior median and 95% interval."
             parts.append(report.paragraph(words, quiet=True))
     return Section("Estimates", [report.halves("".join(parts), drawn)])
+
+
+def _ratios(result: Any) -> pd.DataFrame:
+    """Return odds or rate ratios, for ten thousand of a unit where one of it would do nothing that can be read."""
+    steps = larger_steps(result.tables()["coefficients"])
+    table = (result.odds_ratios if result.model.link == "logit" else result.rate_ratios)(step=steps or None)
+    names = [f"{name}, {steps[name]:,.0f} more" if name in steps else name for name in table.index]
+    return table.set_axis(names).drop(columns="step", errors="ignore")
 
 
 def _ratio(value: float) -> str:

@@ -7,7 +7,8 @@ import numpy as np
 import pandas as pd
 
 INTERCEPT = "Intercept"
-ODDS, RATES = {"logit": "odds"}, {"log": "rate", "cloglog": "hazard"}
+TOO_FINE, SEEN = 1e-3, 1e-2  # sds of a coefficient: below the first, the step is raised until it is beyond the second
+ODDS, RATES = {"logit": "odds"}, {"log": "rate", "cloglog": "hazard", "log hazard": "hazard"}
 
 
 def ratio_table(model: Any, links: Mapping[str, str], prob: float, step: Mapping[str, float] | None) -> pd.DataFrame:
@@ -20,10 +21,10 @@ def ratio_table(model: Any, links: Mapping[str, str], prob: float, step: Mapping
         step: For some coefficients, by how many units their column rises; of all others it is one.
     """
     if model.link not in links:
-        has = {"logit": "odds_ratios()", "log": "rate_ratios()", "cloglog": "rate_ratios()"}.get(model.link)
+        has = "odds_ratios()" if model.link in ODDS else "rate_ratios()" if model.link in RATES else None
         cure = f"Use {has}." if has else "Use compare(), which averages over the data on the scale of the response."
         raise ValueError(
-            f"These ratios are for models with a {' or '.join(links)} link, and this one has {model.link}. {cure}"
+            f"These ratios are for models with a {', '.join(links)} link, and this one has {model.link}. {cure}"
         )
     table = model.tables(prob)["coefficients"].drop(index=INTERCEPT, errors="ignore")
     median = model.tables(1e-9)["coefficients"].iloc[:, 2].reindex(table.index)  # both ends of it are the median
@@ -34,6 +35,19 @@ def ratio_table(model: Any, links: Mapping[str, str], prob: float, step: Mapping
             **{name: np.exp(units * table[name]) for name in table.columns[2:]},
         }
     return pd.DataFrame({"step": units, **columns} if step else columns)
+
+
+def larger_steps(table: pd.DataFrame) -> dict[str, float]:
+    """Return a power of ten for every coefficient whose ratio for one unit three decimals would show as 1.000.
+
+    Example:
+        >>> larger_steps(pd.DataFrame({"mean": [2e-5, 0.3], "sd": [6.7e-6, 0.1]}, index=["income", "age"]))
+        {'income': 10000.0}
+    """
+    small = table[(table["sd"] > 0) & (table["sd"] < TOO_FINE)]
+    return {
+        str(name): 10.0 ** float(np.ceil(np.log10(SEEN / sd))) for name, sd in small["sd"].items() if name != INTERCEPT
+    }
 
 
 def _units(step: Mapping[str, float] | None, names: list[str]) -> pd.Series:

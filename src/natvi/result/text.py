@@ -6,6 +6,7 @@ describes the data, in words that need no paper. Numbers behind the verdicts are
 
 import html
 import math
+import re
 import textwrap
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!", "not checked": "?"}
 LINE_LENGTH = 100  # characters
+MOST_DECIMALS = 7
 MOST_ROWS = 60  # of a table that is printed
 METHODS = {
     "gva": "Gaussian approximation",
@@ -118,9 +120,10 @@ def formatter(table: pd.DataFrame) -> Callable[[float], str]:
     spreads = table["sd"].to_numpy()
     spreads = spreads[np.isfinite(spreads) & (spreads > 0)]
     needed = 1 - math.floor(math.log10(spreads.min())) if len(spreads) else 3
-    decimals = min(max(3, needed), 8)
-    least = 1e-6 if needed > decimals else 0.0  # what the decimals cannot show is shown in powers of ten
-    return lambda value: f"{value:.{decimals}f}" if value == 0 or least < abs(value) < 1e12 else f"{value:.4g}"
+    decimals = max(3, needed)
+    if needed > MOST_DECIMALS:  # what would be all zeros is shown in powers of ten
+        return lambda value: f"{value:.3g}"
+    return lambda value: f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
@@ -163,7 +166,7 @@ def _rows(table: pd.DataFrame, width: int) -> list[str]:
 
 def _aligned(title: str, texts: list[str]) -> list[str]:
     """Return a title and the numbers below it, the points of which stand below each other."""
-    behind = [len(text) - text.find(".") if "." in text else 0 for text in texts]
+    behind = [len(text) - len(re.split("[.e]", text, maxsplit=1)[0]) for text in texts]
     texts = [text + " " * (max(behind, default=0) - own) for text, own in zip(texts, behind, strict=True)]
     width = max(len(title), *map(len, texts)) if texts else len(title)
     return [title.rjust(width), *(text.rjust(width) for text in texts)]

@@ -9,6 +9,7 @@ INK, SHADE = "#1f4e79", "#9db8d2"
 MOST_GROUPS, MOST_EFFECTS = 400, 4
 MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 3, 12.0  # of a forest; intervals up to 12 times as long share an axis
 MOST_LABELS = 40  # groups whose names are written beside their effects
+MOST_IN_A_COLUMN = 20  # of them, where there is room beside it
 LONGEST_NAME = 40
 
 
@@ -182,15 +183,24 @@ def by_factor(effects: pd.DataFrame) -> list[pd.DataFrame]:
 
 
 def labelled_effects(effects: pd.DataFrame, width: float = 4.6) -> list[Any]:
-    """Plot the effects of few groups one below the other, with their names; one axis for each effect."""
-    found = []
-    for name in list(effects["effect"].unique())[:MOST_EFFECTS]:
+    """Plot the effects of few groups one below the other, with their names.
+
+    Returns:
+        One axis for each effect; two for the only effect of so many groups that a picture of all would be a column.
+    """
+    found, names = [], list(effects["effect"].unique())[:MOST_EFFECTS]
+    for name in names:
         ordered = effects.loc[effects["effect"] == name].sort_values(by="mean", ascending=False)
-        ax = new_axis(width, 0.9 + 0.2 * len(ordered))
         table = ordered.iloc[:, -4:].set_axis(ordered.iloc[:, 0].astype(str).tolist())
-        intervals(table, ax, f"{label(name)}, by {label(ordered.columns[0])}")
-        ax.tick_params(axis="y", labelsize=8)
-        found.append(ax)
+        half = (len(table) + 1) // 2 if len(names) == 1 and len(table) > MOST_IN_A_COLUMN else len(table)
+        low, high = table.iloc[:, 2].min(), table.iloc[:, 3].max()
+        margin = 0.05 * (high - low)
+        for at in range(0, len(table), half):
+            ax = new_axis(width, 0.9 + 0.2 * half)
+            intervals(table.iloc[at : at + half], ax, f"{label(name)}, by {label(ordered.columns[0])}")
+            ax.set_xlim(min(low - margin, 0.0), max(high + margin, 0.0))
+            ax.tick_params(axis="y", labelsize=8)
+            found.append(ax)
     return found
 
 

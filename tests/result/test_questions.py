@@ -239,3 +239,12 @@ def test_plots_of_answers(binary: natvi.Result) -> None:
     assert len(binary.plot_compare("arm").get_yticks()) == 2
     assert binary.plot_means("x").get_title() == "expected, by x"
     assert binary.plot_slopes("x", by="arm").get_yticklabels()[0].get_text() == "x, a"
+
+
+def test_quantile_residuals_are_normal_under_a_right_model_with_many_random_effects() -> None:
+    rng = np.random.default_rng(4)
+    group, x = np.repeat(np.arange(150), 4), rng.normal(size=600)
+    data = pd.DataFrame({"g": group, "x": x, "y": 0.5 * x + rng.normal(size=150)[group] + rng.normal(size=600)})
+    fit = natvi.glmm("y ~ x + (1 | g)", data).fit(method="gva")
+    assert fit.residuals("pearson").std() < 0.93  # fitted effects follow their own rows
+    assert fit.residuals("quantile").std() == pytest.approx(1.0, abs=0.08)

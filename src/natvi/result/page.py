@@ -1,5 +1,6 @@
 """What the page about a fit says, in which order: verdicts, model, prior, estimates, checks, what moves the answer."""
 
+import re
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,7 @@ MEANING = {
 }
 MOST_LOO_ROWS, MOST_SENSITIVE_ROWS = 20_000, 5_000
 SHOWN_ROWS = 5
+MOST_TITLE = 150  # characters of a formula; the call at the end of the page has it whole
 PANELS = 8
 CITE = (
     "natvi: full Gaussian posteriors for the price of a point estimate. Method: L. S. L. Tan, Analytic natural "
@@ -38,10 +40,16 @@ def build_page(result: Any) -> tuple[str, list[str], list[Section]]:
     """Return title, lead and sections of the page about a result."""
     lines = headline(result)
     described = result.model.description() if isinstance(result.model, DescribesItself) else None
-    title = next((text for label, text in lines if label == "model"), "A fitted model")
+    title = _shortened(next((text for label, text in lines if label == "model"), "A fitted model"))
     sections = [_model(lines, described), _prior(lines), _estimates(result), *_pictures(result), _moves(result)]
     sections += [_diagnostics(result, lines), _reproduce(result, described)]
     return title, _lead(result), [section for section in sections if section is not None]
+
+
+def _shortened(title: str) -> str:
+    """Return a title that fits above the verdicts: of a very long formula the beginning, and all that follows it."""
+    formula, comma, rest = title.partition(", ")
+    return title if len(formula) <= MOST_TITLE else f"{formula[:MOST_TITLE].rsplit(' ', 2)[0]} …{comma}{rest}"
 
 
 def _lead(result: Any) -> list[str]:
@@ -82,6 +90,7 @@ def _split(text: str) -> list[str]:
         ends = (
             sign == ","
             and depth == 0
+            and re.search(r"\s[\w-]+\(", text[start:at])  # names that share a density stay together
             and text[at - 1] in ")s"
             and not text[at + 1 :].lstrip().startswith(("95%", "..."))
         )
@@ -106,6 +115,8 @@ def _estimates(result: Any) -> Section:
         words = "Each line is a 95% interval, the dot its mean."
         if "Intercept" in frame.index and len(frame) > 1:
             words += " The intercept is in the table only."
+        if len(frame) > plots.MOST_COEFFICIENTS + 1:
+            words += f" The first {plots.MOST_COEFFICIENTS} are shown."
         shown.append(Picture(plots.forest(frame, "estimates"), _interval_words("Estimates", frame), words))
     rest = pd.concat([part for role, part in tables.items() if role != "coefficients"] or [pd.DataFrame()])
     if len(rest) and "coefficients" in tables:
@@ -179,16 +190,18 @@ def _pictures(result: Any) -> list[Section]:
 
 
 def _effects(result: Any) -> Section:
-    shown = [picture for effects in plots.by_factor(result.random_effects()) for picture in _factor_pictures(effects)]
+    factors = plots.by_factor(result.random_effects())
+    shown = [picture for effects in factors for picture in _factor_pictures(effects, alone=len(factors) == 1)]
     return Section("Random effects", [report.pictures(shown, "r")])
 
 
-def _factor_pictures(effects: Any) -> list[Picture]:
+def _factor_pictures(effects: Any, alone: bool) -> list[Picture]:
     """Return the pictures of one grouping factor's effects."""
     group = effects.columns[0]
     count = effects[group].nunique()
-    if count <= plots.MOST_LABELS:
-        axes = plots.labelled_effects(effects)
+    single = alone and effects["effect"].nunique() == 1  # two columns of names stand side by side
+    if count <= plots.MOST_LABELS * (1 + single):
+        axes = plots.labelled_effects(effects, in_two=alone)
         words = "What is particular to each group, with 95% intervals."
     else:
         names = list(effects["effect"].unique())[: plots.MOST_EFFECTS]

@@ -245,7 +245,7 @@ class Questions(AgainstData):
 
         Args:
             kind: "response", observed minus fitted; "pearson", divided by the sd of the response; "quantile", standard
-                normal if the model is right, ties broken at random.
+                normal if the model is right: about one draw of the posterior, ties broken at random.
             seed: For quantile residuals.
             data: Rows other than the training data, their responses included.
 

@@ -7,7 +7,7 @@ import pandas as pd
 
 INK, SHADE = "#1f4e79", "#9db8d2"
 MOST_GROUPS, MOST_EFFECTS = 400, 4
-MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 3, 12.0  # of a forest; intervals up to 12 times as long share an axis
+MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 5, 12.0  # of a forest; intervals up to 12 times as long share an axis
 MOST_LABELS = 40  # groups whose names are written beside their effects
 MOST_IN_A_COLUMN = 20  # of them, where there is room beside it
 LONGEST_NAME = 40
@@ -182,17 +182,23 @@ def by_factor(effects: pd.DataFrame) -> list[pd.DataFrame]:
     return [own.drop(columns="group").rename(columns={"level": str(name)}) for name, own in parts]
 
 
-def labelled_effects(effects: pd.DataFrame, width: float = 4.6) -> list[Any]:
+def labelled_effects(effects: pd.DataFrame, width: float = 4.6, in_two: bool = False) -> list[Any]:
     """Plot the effects of few groups one below the other, with their names.
 
+    Args:
+        effects: A row for every effect of every group; the first column names the group.
+        width: Of a figure, in inches.
+        in_two: Whether a single effect of many groups gets two axes, side by side, rather than one long column.
+
     Returns:
-        One axis for each effect; two for the only effect of so many groups that a picture of all would be a column.
+        One axis for each effect, or two for the only one.
     """
     found, names = [], list(effects["effect"].unique())[:MOST_EFFECTS]
     for name in names:
         ordered = effects.loc[effects["effect"] == name].sort_values(by="mean", ascending=False)
         table = ordered.iloc[:, -4:].set_axis(ordered.iloc[:, 0].astype(str).tolist())
-        half = (len(table) + 1) // 2 if len(names) == 1 and len(table) > MOST_IN_A_COLUMN else len(table)
+        two = in_two and len(names) == 1 and len(table) > MOST_IN_A_COLUMN
+        half = (len(table) + 1) // 2 if two else len(table)
         low, high = table.iloc[:, 2].min(), table.iloc[:, 3].max()
         margin = 0.05 * (high - low)
         for at in range(0, len(table), half):

@@ -90,7 +90,7 @@ def _split(text: str) -> list[str]:
         ends = (
             sign == ","
             and depth == 0
-            and re.search(r"\s[\w-]+\(", text[start:at])  # names that share a density stay together
+            and re.search(r"\s[\w-]+\(", text[start:at].strip())  # names that share a density stay together
             and text[at - 1] in ")s"
             and not text[at + 1 :].lstrip().startswith(("95%", "..."))
         )
@@ -253,7 +253,7 @@ def _diagnostics(result: Any, lines: list[tuple[str, str]]) -> Section:
     facts = [f"{label}: {text}" for label, text in lines if label in ("method", "ELBO")]
     parts = [report.listed(facts), report.table(result.diagnostics(), lambda value: f"{value:.4g}", "Diagnostics")]
     if len(result.trace) > 1:
-        alt = f"The lower bound rises to its final value within {len(result.trace):,} recorded iterations."
+        alt = f"The lower bound on its way to the final value, {len(result.trace):,} recorded iterations."
         picture = Picture(plots.trace(result.trace, plots.new_axis(4.6, 3.2)), alt, "How the fit came to its end.")
         parts.append(report.pictures([picture], "d"))
     return Section("Numbers behind the verdicts", parts, folded=True)

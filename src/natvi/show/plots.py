@@ -10,6 +10,7 @@ MOST_GROUPS, MOST_EFFECTS = 400, 4
 MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 5, 12.0  # of a forest; intervals up to 12 times as long share an axis
 MOST_LABELS = 40  # groups whose names are written beside their effects
 MOST_IN_A_COLUMN = 20  # of them, where there is room beside it
+NOISY = 0.1  # of the steps of an exact bound, fewer go down
 LONGEST_NAME = 40
 
 
@@ -30,8 +31,10 @@ def label(name: object) -> str:
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
-    """Plot the distance of the bound from its last value, on a log scale, to the last iteration."""
+    """Plot the distance of the bound from its last value, on a log scale, to the last iteration; a noisy one as it is."""
     ax = ax or new_axis()
+    if len(elbo) > 2 and np.mean(np.diff(elbo) < 0) > NOISY:
+        return _noisy_trace(elbo, ax)
     gap = np.maximum(elbo[-1] - elbo[:-1], 1e-12) if len(elbo) > 1 else np.array([])
     gap = np.where(np.isfinite(gap), gap, np.nan)
     at = np.arange(1, len(elbo) + 1)
@@ -43,6 +46,19 @@ def trace(elbo: np.ndarray, ax: Any = None) -> Any:
         ax.semilogy([at[-1]], [floor], "o", color=INK, markersize=6, fillstyle="none", label="arrived")
         ax.legend(frameon=False, fontsize=8)
     ax.set(xlabel="iteration", ylabel="nats below the final ELBO", title="convergence")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return ax
+
+
+def _noisy_trace(elbo: np.ndarray, ax: Any) -> Any:
+    """Plot a bound of which every value is an estimate; a rise from far below is cut off, as it would flatten all."""
+    ax.plot(np.arange(1, len(elbo) + 1), elbo, color=INK, marker="o", markersize=3, linewidth=1)
+    later = elbo[len(elbo) // 4 :][np.isfinite(elbo[len(elbo) // 4 :])]
+    if len(later):
+        low, high = float(later.min()), float(later.max())
+        margin = max(0.3 * (high - low), 1e-3 * abs(high), 1e-12)
+        ax.set_ylim(low - margin, high + margin)
+    ax.set(xlabel="iterations recorded", ylabel="ELBO, an estimate each", title="convergence")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 

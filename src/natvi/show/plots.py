@@ -31,7 +31,7 @@ def label(name: object) -> str:
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
-    """Plot the distance of the bound from its last value, on a log scale, to the last iteration; a noisy one as it is."""
+    """Plot the distance of the bound from its last value, on a log scale, to the last one; a noisy one as it is."""
     ax = ax or new_axis()
     if len(elbo) > 2 and np.mean(np.diff(elbo) < 0) > NOISY:
         return _noisy_trace(elbo, ax)

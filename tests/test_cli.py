@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.cli import deliver, fitting
-from natvi.cli.tables import Reading, find_decimal, read_table
+from natvi.cli.tables import Reading, check_mixed, find_decimal, read_table, write_like
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
 from natvi.result.text import text_summary
@@ -438,3 +438,32 @@ def test_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert failed.returncode == 2 and failed.stdout == ""
     assert failed.stderr == "natvi: There is no file nothing.csv. Give the path of a CSV or Parquet file.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("y;x\n1;1.234,5\n2;2.345,75\n3;1.234,5\n", r"holds numbers written like '1.234,5'. Write them without"),
+        ("<!DOCTYPE html><html><body>404</body></html>", "it is a web page"),
+        ("PK\x03\x04....", "it is a workbook: save the sheet as CSV"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_said(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=words):
+        check_mixed(read_table(path), "y ~ x")
+
+
+def test_codes_of_groups_may_look_like_anything() -> None:
+    check_mixed(pd.DataFrame({"y": [1, 2], "ward": ["1.234.567", "1,5"]}), "y ~ 1 + (1 | ward)")
+
+
+def test_predictions_are_written_as_the_file_was(tmp_path: Path) -> None:
+    path = tmp_path / "semi.csv"
+    path.write_bytes("Größe;dosis\n1,5;klein\n2,25;groß\n".encode("cp1252"))
+    frame = read_table(path).assign(mean=[0.5, 1.25])
+    assert write_like(frame, path, Reading()).decode("cp1252") == "Größe;dosis;mean\n1,5;klein;0,5\n2,25;groß;1,25\n"
+    odd = frame.assign(dosis="Ω")  # which that encoding does not have
+    assert "Ω" in write_like(odd, path, Reading()).decode("utf-8")
+    assert write_like(frame, tmp_path / "rows.parquet", Reading()).startswith("Größe,dosis".encode())

@@ -174,13 +174,15 @@ def find_residuals(
     """Return residuals about the fitted values.
 
     Pearson: (y - mean) / sqrt(variance / weight). Quantile (Dunn and Smyth): the normal quantile of where y lies among
-    replicated responses, ties broken at random.
+    responses replicated from one draw of the posterior, ties broken at random. Under the model y and a posterior draw
+    are distributed as y and the truth, so that these are standard normal; about averages over the posterior they would
+    be too small wherever many random effects were fitted to few rows.
     """
     variance = typical_variance(drawn, fitted, log_dispersion)
     weight = 1.0 if rows.weight is None else rows.weight
     pearson = (np.abs(rows.y) if rows_are_cut(drawn.family, rows) is not None else rows.y) - fitted
     pearson *= np.sqrt(weight / np.maximum(variance, 1e-300))
-    replicated, y = replicate_responses(drawn, rows.trials, seed), rows.responses()
+    replicated, y = replicate_responses(_one_draw(drawn), rows.trials, seed), rows.responses()
     cut = rows_are_cut(drawn.family, rows)
     y = y if cut is None else np.abs(y)
     below, equal = np.sum(replicated < y, axis=0), np.sum(replicated == y, axis=0)
@@ -188,6 +190,12 @@ def find_residuals(
     equal = equal if cut is None else np.where(cut, len(replicated) - below, equal)
     uniform = np.random.default_rng(seed).uniform(size=len(y))
     return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (len(drawn.shared) + 1)))
+
+
+def _one_draw(drawn: Drawn) -> Drawn:
+    """Return the first draw as often as there are draws."""
+    first = np.zeros(len(drawn.shared), dtype=int)
+    return drawn._replace(shared=drawn.shared[first], local=None if drawn.local is None else drawn.local[first])
 
 
 def rows_are_cut(family: Family, rows: Rows) -> np.ndarray | None:

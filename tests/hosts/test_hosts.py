@@ -149,8 +149,9 @@ def test_batches_of_two_processes_give_the_answer_of_one(two, tmp_path):
     np.testing.assert_allclose(said[0]["groups"]["mean"], alone["groups"]["mean"], atol=1e-4)
 
 
-def test_when_a_process_dies_the_other_says_so(tmp_path):
-    first, second = start(2, tmp_path, "die")
+@pytest.mark.parametrize("task", ["die", "die_net"])
+def test_when_a_process_dies_the_other_says_so(tmp_path, task):
+    first, second = start(2, tmp_path, task)
     said = first.communicate(timeout=600)[0]
     second.communicate(timeout=60)
     assert second.returncode == -9 and first.returncode == 7, said

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from natvi.hosts.collect import checked
 from natvi.run.hosts import Hosts, gather
 from natvi.run.interrupt import Interruption
 from natvi.run.storage.checkpoint import Checkpoint, save_at_the_end
@@ -83,8 +84,12 @@ class Lead:
     def save_first(self, state: object) -> None:
         """Write a state before any work: a path that cannot be written is noticed at once."""
         whole = gather(state)
-        if self._keeper is not None and self._hosts.is_first and not self._keeper.path.exists():
-            self._keeper.save_now(whole)
+
+        def write() -> None:
+            if self._keeper is not None and self._hosts.is_first and not self._keeper.path.exists():
+                self._keeper.save_now(whole)
+
+        checked(write)
 
     def save_last(self, state: object) -> None:
         """Write the last state; if that fails the finished fit is not lost."""

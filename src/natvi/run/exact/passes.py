@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from natvi.hosts.collect import collect, of_first
+from natvi.hosts.collect import checked, collect, of_first
 from natvi.optimize.ascent import digest, propose, state_at
 from natvi.optimize.system import Packed
 from natvi.run.exact.convergence import is_finished, judge
@@ -103,8 +103,7 @@ def climb_by_passes(
 
 def resume(keeper: Checkpoint, blank: Any) -> Any:
     """Return the state that process 0 finds in its file, in all processes; None where there is none yet."""
-    found = keeper.resume(blank) if these_hosts().is_first else None
-    return collect(found)[0]
+    return collect(checked(lambda: keeper.resume(blank) if these_hosts().is_first else None))[0]
 
 
 def _step(system: Any, state: LoopState, ask_rows: Callable[[Any], Expected]) -> LoopState:

@@ -146,8 +146,10 @@ def _kill(report: Report) -> None:
 
         whole = finish(fit(None))
         whole = finish(fit(f"{folder}/undisturbed"))
-        for k in range(kills):
+        k = 0
+        while k < kills:
             path = Path(folder) / f"fit-{k}"
+            path.unlink(missing_ok=True)
             pair = fit(str(path))
             time.sleep(rng.uniform(0.0, whole[0]["seconds"]))
             victim = rng.randrange(2)
@@ -157,19 +159,24 @@ def _kill(report: Report) -> None:
                 _, errors = pair[1 - victim].communicate(timeout=NOTICED)
             except subprocess.TimeoutExpired:
                 pair[1 - victim].kill()
-                report.note(f"kill {k + 1}: the other process did not end within {NOTICED:.0f} s")
+                k += 1
+                report.note(f"kill {k}: the other process did not end within {NOTICED:.0f} s")
                 continue
             finally:
                 pair[victim].communicate()
             took = time.monotonic() - began
-            longest, noticed = max(longest, took), noticed + (pair[1 - victim].returncode != 0)
+            if pair[1 - victim].returncode == 0:
+                report.note(f"kill {k + 1} came after the end of the fit: drawn again")
+                continue
+            k += 1
+            longest, noticed = max(longest, took), noticed + 1
             clear = "another process of this fit has ended" in errors or "another task died" in errors
             words += clear
             again = finish(fit(str(path)))
             equal = [one["digest"] for one in again] == [one["digest"] for one in whole]
             same += equal
             seen = {"victim": victim, "seconds_to_end": took, "message": clear, "same_bits_after_resume": equal}
-            report.add(f"kill {k + 1}", "natvi, 2 processes", seen, versions=whole[0]["versions"], settings=settings)
+            report.add(f"kill {k}", "natvi, 2 processes", seen, versions=whole[0]["versions"], settings=settings)
     metrics = {
         "kills": kills,
         "other_ended_with_an_error": noticed,

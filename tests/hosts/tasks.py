@@ -96,6 +96,8 @@ def refusals(processes: int, number: int, folder: Path) -> dict[str, str]:
         "crossed": refusal(lambda: natvi.glmm("gaussian ~ x + (1 | g) + (1 | f)", own)),
         "steps": refusal(lambda: natvi.glm("gaussian ~ x", own).fit(max_steps=3 + number)),
         "learned": refusal(lambda: natvi.glm("gaussian ~ scale(x)", own)),
+        "density": refusal(lambda: natvi.fit(lambda p: -(p**2), 0.0)),
+        "deep": refusal(lambda: natvi.DeepGLMRegressor().fit(own[["x", "z"]], own["gaussian"])),
         "response": refusal(lambda: natvi.glm("poisson ~ x", own.assign(poisson=-1 if first else 1), family="poisson")),
     }
 

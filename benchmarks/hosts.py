@@ -26,6 +26,7 @@ ROWS, GROUPS = 100_000_000, 10_000_000
 SCALING = {"glm": 500_000, "glmm": 100_000}  # rows, or groups of five rows, of every process
 KILLS, KILL_GROUPS, KILL_STEPS = 10, 4_000, 60
 NOTICED = 60.0  # seconds in which the others have to stop
+GROUP_SECONDS = 660.0  # of one run over very many groups; the next one goes on
 HOSTS = 100
 TEN_GIGABIT, MESSAGE = 10e9 / 8, 25e-6  # bytes a second, seconds: assumed for the study, and said so
 REDUCTIONS = {"glm": 3, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
@@ -118,7 +119,8 @@ def _rows(report: Report) -> None:
 def _groups(report: Report) -> None:
     """10^7 groups of five binary rows, batch by batch."""
     size = GROUPS // 1000 if report.quick else GROUPS
-    said = _long(report, "many_groups", {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed})
+    settings = {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed, "seconds": GROUP_SECONDS}
+    said = _long(report, "many_groups", settings)
     versions = said.pop("versions")
     report.add(f"{size:,} groups x 5 binary rows", "natvi, streamed", said, threads=1, versions=versions)
 
@@ -128,8 +130,9 @@ def _long(report: Report, task: str, settings: dict[str, Any]) -> dict[str, Any]
     beside = Path(tempfile.gettempdir()) if report.path is None else report.path.parent
     path = beside / f".{task}-{'quick' if report.quick else 'whole'}"
     (said,) = finish(start(1, task, settings | {"path": str(path)}, False, loud=True))
-    for left in beside.glob(f"{path.name}*"):
-        left.unlink()
+    if said["outcome"] != "interrupted":
+        for left in beside.glob(f"{path.name}*"):
+            left.unlink()
     return said
 
 

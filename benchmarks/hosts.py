@@ -29,7 +29,7 @@ NOTICED = 60.0  # seconds in which the others have to stop
 GROUP_SECONDS = 660.0  # of one run over very many groups; the next one goes on
 HOSTS = 100
 TEN_GIGABIT, MESSAGE = 10e9 / 8, 25e-6  # bytes a second, seconds: assumed for the study, and said so
-REDUCTIONS = {"glm": 3, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
+REDUCTIONS = {"glm": 2, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
 
 
 def start(

@@ -74,7 +74,7 @@ class Lead:
         return self.turn
 
     def propose(self, steps: int) -> Turn:
-        """Return what this process would decide; who exchanges other numbers anyway hands those of process 0 to `take`."""
+        """Return what this process would decide; what process 0 proposes goes to `take`, with other numbers at best."""
         self._pace.note(steps, time.perf_counter() - self._began)
         due = self._keeper is not None and self._keeper.is_due()
         return Turn(bool(self._interruption.asked), due, self._pace.steps)

@@ -209,7 +209,7 @@ def keep_net(processes: int, number: int, folder: Path) -> dict[str, Any]:
 
     X, y = own_examples(number) if processes > 1 else examples()[:2]
     path, plain = folder / f"net-{processes}", loop.Interruption
-    loop.Interruption = Impatient if number == 0 else plain
+    loop.Interruption = Impatient if number == 0 else plain  # type: ignore[assignment]
     stopped = net().fit(X, y, checkpoint=path, checkpoint_seconds=0.0, **NET)
     loop.Interruption = plain
     copy = path.read_bytes() if number == 0 else b""

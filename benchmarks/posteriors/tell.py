@@ -31,14 +31,15 @@ def kind(run: Run) -> str:
     return "near" if run["trust"] == "good" else "said to be off"
 
 
-def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, versions: dict[str, str]) -> None:
-    """Write natvi's rows of one member."""
+def tell_member(
+    report: Report, member: Posterior, runs: list[Run], truth: Run, times: Run, versions: dict[str, str]
+) -> None:
+    """Write natvi's rows of one member; `times` are CPU seconds on a machine that did nothing else, if there are any."""
     if "error" in truth:
         report.note(f"{member.name}: no true draws: {truth['error']}")
         return
     done = [run for run in runs if "error" not in run]
     counts = Counter(map(kind, runs))
-    warm = [run["warm_cpu_seconds"] for run in done if run["warm_cpu_seconds"] is not None]
     metrics: dict[str, Any] = {
         "dimensions": truth["dimensions"],
         "gaussian_can_serve": f"{sum(run['served'] for run in runs)} of {len(runs)}",
@@ -50,7 +51,8 @@ def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, 
         "worst_sd_share": max((accuracy(run).change for run in done), default=np.inf),
         "method": ", ".join(dict.fromkeys(run["method"] for run in done)),
         "cpu_seconds": median(run["cpu_seconds"] for run in done) if done else None,
-        "warm_cpu_seconds": median(warm) if warm else None,
+        "alone_cpu_seconds": times.get("cpu_seconds"),
+        "alone_warm_cpu_seconds": times.get("warm_cpu_seconds"),
     }
     report.add(member.name, "natvi", metrics, threads=1, versions=versions)
     for run in runs:
@@ -74,7 +76,9 @@ def tell_all(report: Report, runs: list[Run], versions: dict[str, str]) -> None:
     for name, part in parts.items():
         counts = Counter(map(kind, part))
         right = counts["accurate"] + counts["false alarm"]
-        small = [run["cpu_seconds"] for run in part if "error" not in run and run["dimensions"] <= 250]
+        small = [run for run in part if "error" not in run and run["dimensions"] <= 250]
+        busy = [run["cpu_seconds"] for run in small]
+        alone = [run["times"] for run in small if "cpu_seconds" in run["times"]]
         metrics = {
             "runs": len(part),
             "accurate_share": right / len(part) if part else None,
@@ -83,8 +87,10 @@ def tell_all(report: Report, runs: list[Run], versions: dict[str, str]) -> None:
             "separated_modes_not_seen": counts["separated"],
             "alarm_share_of_accurate": counts["false alarm"] / right if right else None,
             "errors": counts["error"],
-            "median_cpu_seconds_d_to_250": median(small) if small else None,
-            "largest_cpu_seconds_d_to_250": max(small, default=None),
+            "median_cpu_seconds_d_to_250": median(busy) if busy else None,
+            "largest_cpu_seconds_d_to_250": max(busy, default=None),
+            "largest_alone_cpu_seconds_d_to_250": max((t["cpu_seconds"] for t in alone), default=None),
+            "largest_alone_warm_cpu_seconds_d_to_250": max((t["warm_cpu_seconds"] for t in alone), default=None),
         }
         report.add(name, "natvi", metrics, threads=1, versions=versions)
 

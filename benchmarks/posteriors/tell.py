@@ -34,7 +34,7 @@ def kind(run: Run) -> str:
 def tell_member(
     report: Report, member: Posterior, runs: list[Run], truth: Run, times: Run, versions: dict[str, str]
 ) -> None:
-    """Write natvi's rows of one member; `times` are CPU seconds on a machine that did nothing else, if there are any."""
+    """Write natvi's rows of one member; `times` are CPU seconds alone on the machine, if there are any."""
     if "error" in truth:
         report.note(f"{member.name}: no true draws: {truth['error']}")
         return

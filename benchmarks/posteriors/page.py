@@ -47,8 +47,8 @@ def page(document: dict[str, Any]) -> str:
         f"core of {machine['cores']}, {machine['memory_gib']:.0f} GiB; {settings}. Accurate: every mean within 0.1 "
         "posterior sds and every sd within 10%, in the user's space, held against NUTS or exact draws. Far off: beyond "
         "0.25 sds or 25%. CPU seconds hold tracing and compilation; warm ones are those of the same fit once more. "
-        "Runs shared the machine with other programs, which raises CPU seconds; one fit of every member (`--times`) had "
-        "it alone.",
+        "Runs shared the machine with other programs, which raises CPU seconds; one fit of every member (`--times`) "
+        "had it alone.",
         _asked(cells),
         "## Member by member",
         _members(cells, members),

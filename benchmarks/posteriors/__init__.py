@@ -1,12 +1,12 @@
 """Log-densities of many kinds from zeros, with defaults: accuracy, verdict and CPU seconds, beside peers.
 
 `python -m benchmarks posteriors` fits every member of the suite on 5 data sets with 3 seeds each, peers once: one fit
-and the peers first, then every member on every data set, then further fit seeds. `--quick` takes one seed and one data set, the one
-that natvi is developed on. `--module my.py` runs the members of a file of one's own. The truth is analytic or comes
-from NUTS. Which members a Gaussian can serve is decided from true draws by `measure.can_serve`. Every outcome is kept
-when it is there (`campaign.py`): `--minutes 12` begins nothing after 12 minutes, and the next run goes on there;
-`--kept` makes tables of what there is and runs nothing; `--times` measures the CPU seconds of one fit of every member,
-for a machine that does nothing else.
+and the peers first, then every member on every data set, then further fit seeds. `--quick` takes one seed and one data
+set, the one that natvi is developed on. `--module my.py` runs the members of a file of one's own. The truth is analytic
+or comes from NUTS. Which members a Gaussian can serve is decided from true draws by `measure.can_serve`. Every outcome
+is kept when it is there (`campaign.py`): `--minutes 12` begins nothing after 12 minutes, and the next run goes on
+there; `--kept` makes tables of what there is and runs nothing; `--times` measures the CPU seconds of one fit of every
+member, for a machine that does nothing else.
 """
 
 from collections import Counter

@@ -151,7 +151,7 @@ def some_pairs(z: np.ndarray) -> np.ndarray:
 
 
 def _comes_back(evaluator: Evaluator, here: Any, away: np.ndarray, z: np.ndarray) -> bool:
-    """Whether the mean alone, from far away and on few points, climbs back: in many dimensions it nearly always does."""
+    """Whether the mean alone, from far away and on few points, climbs back: in many dimensions it mostly does."""
 
     def slope(m: np.ndarray) -> tuple[float, np.ndarray]:
         looked = evaluator(here.at(z + away + m))

@@ -133,7 +133,7 @@ def fit(
         return _fit_batches(
             logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping
         )
-    with float64():
+    with float64(), np.errstate(all="ignore"):  # a climb may look where numbers end
         space = open_space(init, constrain)
         opened = open_density(logdensity, space, seed)
         evaluator = opened.evaluator
@@ -155,8 +155,8 @@ def fit(
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
-    concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
-    concerns = (*concerns, *find_walls(evaluator, found, space))
+        concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
+        concerns = (*concerns, *find_walls(evaluator, found, space))
     return Result(
         model=model,
         method=answer.method,

@@ -168,7 +168,7 @@ def _finite_start(evaluator: Evaluator, space: Space, seed: int) -> tuple[np.nda
         raise ValueError(
             f"the log-density is {looked.values[0]:g} at init and not finite at {len(tried) - 1} points around it, or "
             "its gradient is not. Start where both are finite; give constraints of parameters by constrain=, e.g. "
-            "{'sd': 'positive'}."
+            "{'sd': 'positive'}; look for missing values, and for data that the model can never give."
         )
     if not np.any(looked.gradients[:-1][finite]):
         walls = "; where it is flat between walls, give these by constrain=, e.g. natvi.bijectors.interval(0.0, 1.0)"

@@ -20,8 +20,7 @@ def find_walls(look: LooksAtPoints, found: Optimum, space: Space) -> tuple[Trust
     if found.outcome is not Outcome.STALLED:
         return ()
     theta = found.gaussian.at(np.random.default_rng(0).standard_normal((DRAWS, len(space.start))))
-    with np.errstate(all="ignore"):
-        beyond = ~np.isfinite(look.values(theta))
+    beyond = ~np.isfinite(look.values(theta))
     if not beyond.any() or beyond.all():
         return ()
     apart = np.abs(theta[beyond].mean(axis=0) - theta[~beyond].mean(axis=0)) / theta.std(axis=0)

@@ -170,7 +170,7 @@ def shortened(g: Float[np.ndarray, " d"], a: Float[np.ndarray, " d"], reach: flo
     """Return g / (a + shift) with the least shift for which it is no longer than the reach."""
     if np.linalg.norm(g / a) <= reach:
         return g / a
-    low, high = 0.0, float(np.linalg.norm(g)) / reach
+    low, high = 0.0, float(np.linalg.norm(g)) / max(reach, 1e-300)
     for _ in range(40):
         shift = 0.5 * (low + high)
         low, high = (shift, high) if np.linalg.norm(g / (a + shift)) > reach else (low, shift)

@@ -7,7 +7,7 @@ import numpy as np
 
 from natvi.models.density.climbing.climb import Climbed, ClimbState, climb
 from natvi.models.density.climbing.polish import polish
-from natvi.models.density.climbing.response import linear_response
+from natvi.models.density.climbing.response import FEW, any_directions, linear_response, telling_directions
 from natvi.models.density.evaluator import BATCH, Evaluator
 from natvi.models.density.start import START_SDS
 from natvi.models.density.structures.choice import MANY, Structure
@@ -169,8 +169,18 @@ def _respond(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.
         return gaussian.slope(w, evaluator, z)
 
     origin = np.zeros(gaussian.num_coordinates)
-    response = linear_response(slope, origin, slope(origin)[1], gaussian.num_responding, rng)
+    directions = _directions(evaluator, gaussian, z, rng)
+    response = linear_response(slope, origin, slope(origin)[1], directions)
     try:
         return gaussian.widened(response.S), response.smallest
     except np.linalg.LinAlgError:
         return gaussian, response.smallest
+
+
+def _directions(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the directions of the mean from which the linear response is looked for."""
+    if gaussian.num_responding > FEW and gaussian.structure == "dense":
+        u = gaussian.whiten(evaluator(gaussian.at(z)).gradients)
+        if np.all(np.isfinite(u)):
+            return telling_directions(u, z)
+    return any_directions(gaussian.num_responding, rng)

@@ -88,7 +88,14 @@ def _target(options: argparse.Namespace) -> Path:
     # a part never replaces the whole
     count = [str(options.count)] if options.count else []
     module = [Path(options.module).stem] if options.module else []
-    parts = [options.name, *module, *options.only, *count, *(["quick"] if options.quick else [])]
+    parts = [
+        options.name,
+        *module,
+        *options.only,
+        *count,
+        *(["times"] if options.times else []),
+        *(["quick"] if options.quick else []),
+    ]
     return RESULTS / f"{'-'.join(parts).lower()}.json"
 
 

@@ -5,8 +5,8 @@ and the peers first, then every member on every data set, then further fit seeds
 set, the one that natvi is developed on. `--module my.py` runs the members of a file of one's own. The truth is analytic
 or comes from NUTS. Which members a Gaussian can serve is decided from true draws by `measure.can_serve`. Every outcome
 is kept when it is there (`campaign.py`): `--minutes 12` begins nothing after 12 minutes, and the next run goes on
-there; `--kept` makes tables of what there is and runs nothing; `--times` measures the CPU seconds of one fit of every
-member, for a machine that does nothing else.
+there; `--kept` makes tables of what there is and runs nothing. `--times` measures the CPU seconds of one fit of every
+member and nothing else, for a machine that does nothing else.
 """
 
 from collections import Counter
@@ -18,7 +18,7 @@ from benchmarks.posteriors.page import page
 from benchmarks.posteriors.peers import FULL, LARGEST, installed
 from benchmarks.posteriors.posterior import Posterior
 from benchmarks.posteriors.suite import MEMBERS, OWN, members
-from benchmarks.posteriors.tell import tell_all, tell_member, tell_peer
+from benchmarks.posteriors.tell import tell_all, tell_member, tell_peer, tell_times
 from benchmarks.report import Report
 
 NAMES: tuple[str, ...] = tuple(member.slug for member in MEMBERS)
@@ -42,10 +42,14 @@ def run(
     data_seeds, fit_seeds = QUICK if report.quick else (DATA_SEEDS, FIT_SEEDS)
     tools = installed() if peers else []
     report.settings |= {"data_seeds": list(data_seeds), "fit_seeds": list(fit_seeds), "members": len(chosen)}
-    with Campaign(module, kept or times, minutes) as campaign:
-        for slug in chosen if times else ():
-            report.say(f"{slug}: {campaign.times(slug, data_seeds[0], fit_seeds[0], anew=True)}")
-        if not (kept or times):
+    with Campaign(module, kept, minutes) as campaign:
+        if times:
+            found = {slug: campaign.times(slug, data_seeds[0], fit_seeds[0], not kept) for slug in chosen}
+            tell_times(report, found, campaign.versions)
+            if report.path is not None:
+                report.path.with_suffix(".md").write_text(report.markdown(), "utf-8")
+            return
+        if not kept:
             _gather(campaign, chosen, tools, data_seeds, fit_seeds, report)
         campaign.missing.clear()
         _tell(report, campaign, [known[slug] for slug in chosen], tools, data_seeds, fit_seeds)
@@ -109,7 +113,7 @@ def _tell(
                 about = {"data_seed": data_seed, "fit_seed": fit_seed, "modes_apart": member.modes_apart}
                 own.append(found | about | {"served": truth["served"], "dimensions": truth["dimensions"]})
         if own or truths[slug].get("error") not in (None, MISSING):
-            times = campaign.times(slug, data_seeds[0], fit_seeds[0], anew=False)
+            times = campaign.times(slug, data_seeds[0], fit_seeds[0])
             tell_member(report, member, own, truths[slug], times, campaign.versions)
             own = [run | {"times": times} for run in own]
         runs += own

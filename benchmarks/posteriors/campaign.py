@@ -64,12 +64,11 @@ class Campaign:
         """Return what another tool found, now or earlier."""
         return self._recall("peer", slug, tool, data_seed)
 
-    def times(self, slug: str, data_seed: int, fit_seed: int, anew: bool) -> Found:
+    def times(self, slug: str, data_seed: int, fit_seed: int, anew: bool = False) -> Found:
         """Return the CPU seconds of a fit, compiled anew and once more, measured on a machine that did nothing else."""
         if anew:
             self._known["time"].pop((slug, data_seed, fit_seed), None)
-            return self._recall("time", slug, data_seed, fit_seed, now=True)
-        return self._recall("time", slug, data_seed, fit_seed)
+        return self._recall("time", slug, data_seed, fit_seed, known_only=not anew)
 
     def only_kept(self) -> None:
         """From now on, run nothing more."""
@@ -82,10 +81,10 @@ class Campaign:
             counts[line["sources"]] = counts.get(line["sources"], 0) + 1
         return counts
 
-    def _recall(self, kind: str, *words: Any, now: bool = False) -> Found:
+    def _recall(self, kind: str, *words: Any, known_only: bool = False) -> Found:
         line = self._known[kind].get(words)
         if line is None:
-            if not now and (self._kept or (self._end is not None and time.monotonic() > self._end)):
+            if known_only or self._kept or (self._end is not None and time.monotonic() > self._end):
                 self.missing.append(f"{kind} {' '.join(map(str, words))}")
                 return {"error": MISSING}
             found = self._ask(kind, *words)

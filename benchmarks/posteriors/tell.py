@@ -11,6 +11,7 @@ from benchmarks.posteriors.posterior import Posterior
 from benchmarks.report import Report
 
 SEPARATED = 6.0  # sds between modes, beyond which no local check can see the other
+SMALL = 250  # dimensions up to which fits are to be quick
 Run = dict[str, Any]
 
 
@@ -76,7 +77,7 @@ def tell_all(report: Report, runs: list[Run], versions: dict[str, str]) -> None:
     for name, part in parts.items():
         counts = Counter(map(kind, part))
         right = counts["accurate"] + counts["false alarm"]
-        small = [run for run in part if "error" not in run and run["dimensions"] <= 250]
+        small = [run for run in part if "error" not in run and run["dimensions"] <= SMALL]
         busy = [run["cpu_seconds"] for run in small]
         alone = [run["times"] for run in small if "cpu_seconds" in run["times"]]
         metrics = {
@@ -107,3 +108,25 @@ def tell_peer(report: Report, member: Posterior, tool: str, found: Run, truth: R
         "cpu_seconds": found["cpu_seconds"],
     }
     report.add(member.name, tool, metrics, threads=1, versions=versions)
+
+
+def tell_times(report: Report, times: dict[str, Run], versions: dict[str, str]) -> None:
+    """Write the CPU seconds of one fit of every member, and the largest of those of up to 250 dimensions."""
+    done = {slug: found for slug, found in times.items() if "error" not in found}
+    for slug, found in done.items():
+        report.add(slug, "natvi", found, threads=1, versions=versions)
+    small = [found for found in done.values() if found["dimensions"] <= SMALL]
+    cold, warm = ([found[name] for found in small] for name in ("cpu_seconds", "warm_cpu_seconds"))
+    metrics = {
+        "members": len(small),
+        "median_cpu_seconds": median(cold) if small else None,
+        "largest_cpu_seconds": max(cold, default=None),
+        "at_most_2_seconds": sum(one <= 2.0 for one in cold),
+        "median_warm_cpu_seconds": median(warm) if small else None,
+        "largest_warm_cpu_seconds": max(warm, default=None),
+        "warm_below_0.3_seconds": sum(one < 0.3 for one in warm),
+    }
+    report.add(f"all of up to {SMALL} dimensions", "natvi", metrics, threads=1, versions=versions)
+    for slug, found in times.items():
+        if "error" in found:
+            report.note(f"{slug}: {found['error']}")

@@ -92,7 +92,9 @@ def fit(module: str, slug: str, data_seed: str, fit_seed: str) -> Answer:
 def seconds(module: str, slug: str, data_seed: str, fit_seed: str) -> Answer:
     """Return the CPU seconds of a fit, and of the same fit once more."""
     cold, warm = fit_timed(module, slug, data_seed, fit_seed, 2)
-    return {"cpu_seconds": round(cold.cpu, 4), "warm_cpu_seconds": round(warm.cpu, 4)}
+    dimensions, method = len(cold.result.model.mean), cold.result.method
+    found = {"dimensions": dimensions, "method": method, "trust": cold.result.trust}
+    return found | {"cpu_seconds": round(cold.cpu, 4), "warm_cpu_seconds": round(warm.cpu, 4)}
 
 
 def peer(module: str, slug: str, tool: str, data_seed: str) -> Answer:

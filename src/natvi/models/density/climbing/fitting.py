@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.models.density.climbing.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.climb import REACH, Climbed, ClimbState, climb
 from natvi.models.density.climbing.polish import polish
 from natvi.models.density.climbing.response import FEW, any_directions, linear_response, telling_directions
 from natvi.models.density.evaluator import BATCH, Evaluator
@@ -157,8 +157,9 @@ def _comes_back(evaluator: Evaluator, here: Any, away: np.ndarray, z: np.ndarray
         looked = evaluator(here.at(z + away + m))
         return float(np.mean(looked.values)), here.whiten(looked.gradients).mean(axis=0)
 
-    ended = away + polish(slope, len(away), BACK_STEPS, small=1.0).w
-    return bool(np.linalg.norm(ended) < NEAR * np.sqrt(len(away)))
+    size = float(np.sqrt(len(away)))
+    ended = away + polish(slope, len(away), BACK_STEPS, small=1.0, reach=REACH * size).w
+    return bool(np.linalg.norm(ended) < NEAR * size)
 
 
 def _respond(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:

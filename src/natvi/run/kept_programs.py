@@ -62,6 +62,7 @@ class KeptProgram:
         static = options.get("static_argnums", ())
         self._static = (static,) if isinstance(static, int) else tuple(static)
         self._found: dict[Signature, Callable | None] = {}
+        self._latest: tuple[bool, tuple, Callable] | None = None
         _all.append(self)
 
     @cached_property
@@ -72,6 +73,7 @@ class KeptProgram:
     def forget(self) -> None:
         """Let go of what was compiled or loaded."""
         self._found.clear()
+        self._latest = None
 
     def __call__(self, *args: Any) -> Any:
         """Run the program for these arguments, loaded or compiled."""
@@ -79,6 +81,9 @@ class KeptProgram:
             return self.usual(*args)
         static = tuple(args[k] for k in self._static)
         dynamic = tuple(arg for k, arg in enumerate(args) if k not in self._static) if static else args
+        if self._latest is not None and self._latest[:2] == (jax.config.jax_enable_x64, static):
+            with suppress(TypeError):  # arguments of other shapes, which it finds out sooner than can be done here
+                return self._latest[2](*dynamic)
         leaves, tree = jax.tree.flatten(dynamic)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self.usual(*args)
@@ -86,7 +91,10 @@ class KeptProgram:
         if signature not in self._found:
             self._found[signature] = self._find(folder, signature, args)
         program = self._found[signature]
-        return self.usual(*args) if program is None else program(*dynamic)
+        if program is None:
+            return self.usual(*args)
+        self._latest = (signature.doubles, static, program)
+        return program(*dynamic)
 
     def _find(self, folder: Path, signature: Signature, args: tuple) -> Callable | None:
         """Return the program from the folder, or compiled and put there; None if it is one that is not kept."""

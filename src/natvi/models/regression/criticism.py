@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtri
 
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
@@ -19,6 +18,7 @@ from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
 from natvi.run.compiled_code import quick_jit, thorough_jit
+from natvi.special import ndtri
 from natvi.x64 import float64
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows

@@ -7,12 +7,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtr, ndtri
 
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.models.regression.rows import Covariates
 from natvi.run.compiled_code import thorough_jit
+from natvi.special import ndtr, ndtri
 from natvi.x64 import float64
 
 KINDS = ("response", "link")

@@ -14,7 +14,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import qr
 
 from natvi.models.density.climbing.polish import Slope
 

@@ -13,10 +13,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import gammaincinv, gammaln, ndtri
 
 from natvi.models.mixed.marginal.chart import Chart, Plain
 from natvi.quadrature.sobol import sobol
+from natvi.special import gammaincinv, gammaln, ndtri
 
 DISTANCES = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
 LEAST_PER_COORDINATE = 8  # points, for moments to be matched

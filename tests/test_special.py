@@ -22,6 +22,11 @@ def test_quantiles_of_t(df: float) -> None:
         assert special.stdtrit(df, p) == pytest.approx(scipy.special.stdtrit(df, p), rel=1e-9, abs=1e-12)
 
 
+def test_log_odds() -> None:
+    for p in (1e-300, 0.2, 0.5, 1 - 1e-12, np.array([0.1, 0.7])):
+        np.testing.assert_allclose(special.logit(p), scipy.special.logit(p), rtol=1e-12)
+
+
 def test_the_gamma_function() -> None:
     for x in (0.1, 1, 2.5, 170.0, 1e6, -0.5, np.array([1.0, 3.0])):
         np.testing.assert_allclose(special.gammaln(x), scipy.special.gammaln(x), rtol=1e-13, atol=1e-14)

@@ -2,7 +2,7 @@
 
 `scipy.special` imports half of NumPy's testing tools, which takes a quarter as long as JAX, and few calls come to a
 function of it. What every table and check asks for one number at a time is Python's own: quantiles of the normal
-distribution and of t with few whole degrees of freedom, and the logarithm of the gamma function.
+distribution and of t with few whole degrees of freedom, log-odds, and the logarithm of the gamma function.
 """
 
 import math
@@ -25,9 +25,9 @@ def _later(name: str) -> Callable[..., Any]:
     return call
 
 
-betaln, expit, gammaincinv, logit = map(_later, ("betaln", "expit", "gammaincinv", "logit"))
+betaln, expit, gammaincinv = map(_later, ("betaln", "expit", "gammaincinv"))
 ndtr, polygamma = map(_later, ("ndtr", "polygamma"))
-_gammaln, _ndtri, _stdtrit = map(_later, ("gammaln", "ndtri", "stdtrit"))
+_gammaln, _logit, _ndtri, _stdtrit = map(_later, ("gammaln", "logit", "ndtri", "stdtrit"))
 
 
 def ndtri(p: Any) -> Any:
@@ -38,6 +38,16 @@ def ndtri(p: Any) -> Any:
         1.959964
     """
     return _STANDARD.inv_cdf(p) if isinstance(p, float) and 0.0 < p < 1.0 else _ndtri(p)
+
+
+def logit(p: Any) -> Any:
+    """Return log(p / (1 - p)).
+
+    Example:
+        >>> logit(0.5)
+        0.0
+    """
+    return math.log(p) - math.log1p(-p) if isinstance(p, float) and 0.0 < p < 1.0 else _logit(p)
 
 
 def gammaln(x: Any) -> Any:

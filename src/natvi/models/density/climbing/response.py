@@ -63,6 +63,8 @@ def linear_response(
 def _fresh(vectors: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return an orthonormal basis of what the vectors hold beyond the basis."""
     size = np.linalg.norm(vectors, axis=0)
+    from scipy.linalg import qr  # takes time to import
+
     for _ in range(2):
         vectors = vectors - basis @ (basis.T @ vectors)
     Q, R, _ = cast("tuple[np.ndarray, np.ndarray, np.ndarray]", qr(vectors, mode="economic", pivoting=True))

@@ -1,5 +1,6 @@
 """Programs of earlier processes: found by name without tracing, the same bits, and compiled where that fails."""
 
+import gc
 import os
 import pickle
 import subprocess
@@ -168,7 +169,15 @@ def test_names() -> None:
     texts = ["\n".join(describe(piece)) for piece in pieces]
     assert len(set(texts)) == len(texts) and texts == ["\n".join(describe(piece)) for piece in pieces]
     assert "axis" in "\n".join(describe(math_like))
-    for nameless in (lambda x: x, object(), Held(jnp.ones(1), 2), open, np.array([None]), _local_class()):
+    for nameless in (
+        lambda x: x,
+        object(),
+        Held(jnp.ones(1), 2),
+        open,
+        np.array([None]),
+        np.zeros(200_000),
+        _local_class(),
+    ):
         with pytest.raises(NamelessError):
             list(describe(nameless))
 
@@ -186,6 +195,16 @@ def test_the_name_tells_shapes_settings_and_structure() -> None:
 
     names = {name((1, 2)), name([1, 2]), name((1, None)), name((1, 2), "f4"), name((1, 2), {"donate_argnums": 1})}
     assert len(names) == 5 and name((1, 2)) in names
+
+
+def test_programs_of_a_function_that_is_gone_are_gone(folder: Path) -> None:
+    program = KeptProgram(lambda x: x)
+    assert program in kept_programs._all
+    del program
+    gc.collect()
+    assert not any(
+        left._function.__name__ == "<lambda>" and left._function.__module__ == __name__ for left in kept_programs._all
+    )
 
 
 def test_forgotten_programs_are_loaded_again(folder: Path) -> None:

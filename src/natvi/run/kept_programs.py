@@ -17,19 +17,20 @@ from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
+from weakref import WeakSet
 
 import jax
 from jax.experimental import serialize_executable
 
 from natvi.run.lapack import find_lapack
 from natvi.run.program_cache import keep_programs
-from natvi.run.program_names import NamelessError, program_name
+from natvi.run.program_names import NamelessError, describe, program_name
 
 LOADED = "/natvi/programs/load_duration"
 DIGEST = 32  # bytes of a checksum in front of every file
 HIT = "/jax/compilation_cache/cache_hits"
 _hits = {"count": 0}
-_all: list["KeptProgram"] = []
+_all: "WeakSet[KeptProgram]" = WeakSet()
 
 
 def _listen(event: str, **_: str | int) -> None:
@@ -63,7 +64,8 @@ class KeptProgram:
         self._static = (static,) if isinstance(static, int) else tuple(static)
         self._found: dict[Signature, Callable | None] = {}
         self._latest: tuple[bool, tuple, Callable] | None = None
-        _all.append(self)
+        self._nameless = False
+        _all.add(self)
 
     @cached_property
     def usual(self) -> Any:
@@ -77,13 +79,14 @@ class KeptProgram:
 
     def __call__(self, *args: Any) -> Any:
         """Run the program for these arguments, loaded or compiled."""
-        if (folder := keep_programs()) is None or jax.config.jax_disable_jit:
+        if self._nameless or (folder := keep_programs()) is None or jax.config.jax_disable_jit:
             return self.usual(*args)
         static = tuple(args[k] for k in self._static)
         dynamic = tuple(arg for k, arg in enumerate(args) if k not in self._static) if static else args
-        if self._latest is not None and self._latest[:2] == (jax.config.jax_enable_x64, static):
+        latest = self._latest  # other threads may change it
+        if latest is not None and latest[:2] == (jax.config.jax_enable_x64, static):
             with suppress(TypeError):  # arguments of other shapes, which it finds out sooner than can be done here
-                return self._latest[2](*dynamic)
+                return latest[2](*dynamic)
         leaves, tree = jax.tree.flatten(dynamic)
         if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
             return self.usual(*args)
@@ -101,9 +104,14 @@ class KeptProgram:
         if jax.device_count() > 1 or jax.default_backend() != "cpu":
             return None
         try:
+            list(describe(self._function))
+        except (NamelessError, ValueError):  # ValueError: a cell that is still empty
+            self._nameless = True
+            return None
+        try:
             settings = (signature.shapes, signature.static, self._options, self._wish)
             name = program_name(self._function, signature.tree, settings)
-        except (NamelessError, ValueError, OSError):  # ValueError: a cell that is still empty
+        except (NamelessError, ValueError, TypeError, OSError):  # OSError: sources that are gone
             return None
         path = folder / f"{name}-program"
         began = time.perf_counter()

@@ -28,6 +28,7 @@ FAMILIAR = frozenset(
     + ("collections", "_operator", "ml_dtypes", "abc")
 )
 DEEPEST = 40  # what is nested deeper is not written out
+MOST_BYTES = 1 << 20  # of an array that is a constant of a program; what is larger is somebody's data
 OURS = Path(__file__).parents[1]
 
 
@@ -82,9 +83,9 @@ def describe(thing: Any, depth: int = 0) -> Iterator[str]:
     elif isinstance(thing, np.dtype | jax.core.ShapedArray):
         yield f"{kind.__name__} {thing} {getattr(thing, 'weak_type', '')}"
     elif isinstance(thing, np.ndarray | np.generic | jax.Array) and not isinstance(thing, jax.core.Tracer):
+        if not isinstance(thing.dtype, np.dtype) or thing.dtype.hasobject or thing.nbytes > MOST_BYTES:
+            raise NamelessError("an array that is no constant")
         array = np.asarray(thing)
-        if array.dtype.hasobject:
-            raise NamelessError("an array of objects")
         digest = hashlib.sha256(np.ascontiguousarray(array).tobytes()).hexdigest()
         yield f"array {array.dtype} {array.shape} {getattr(thing, 'weak_type', '')} {digest}"
     elif isinstance(thing, type):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from natvi.hosts.collect import collect, company
+from natvi.hosts.collect import checked, collect, company
 from natvi.hosts.program import over_hosts, own, spread
 from natvi.optimize.ascent import AscentState
 from natvi.optimize.system import Packed
@@ -111,7 +111,7 @@ def climb_in_parts(
 
 def _resume(keeper: Checkpoint, blank: Keeping, groups: np.ndarray) -> LoopState | None:
     """Return this process's part of what process 0 finds in its file."""
-    there = collect(keeper.resume(blank) if these_hosts().is_first else None)[0]
+    there = collect(checked(lambda: keeper.resume(blank) if these_hosts().is_first else None))[0]
     if there is None:
         return None
     number = these_hosts().number

@@ -43,7 +43,7 @@ test: $(VENV)/.natvi-dev
 	@echo "==> pytest: tests"
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 	@echo "==> pytest: doctests"
-	@$(BIN)/python -m pytest -q --doctest-modules src/natvi
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --doctest-modules src/natvi
 	@$(docs)
 	@echo "==> all checks passed"
 

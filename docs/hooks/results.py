@@ -113,4 +113,23 @@ def posteriors() -> str:
     return page.partition("\n")[2].replace("\n## ", "\n### ").strip()
 
 
-MAKERS = {"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables}
+def hosts() -> str:
+    path = REPOSITORY / "benchmarks" / "results" / "hosts.json"
+    if not path.is_file():
+        return "Not run yet."
+    document = json.loads(path.read_text("utf-8"))
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for row in document["rows"]:
+        found.setdefault((row["problem"], row["tool"]), {})[row["metric"]] = number(row["value"])
+    kinds: dict[tuple[str, ...], list[list[str]]] = {}
+    for (problem, tool), cells in found.items():
+        if not re.fullmatch(r"kill \d+", problem):  # each of them is in the file
+            kinds.setdefault(tuple(cells), []).append([problem, tool.removeprefix("natvi, "), *cells.values()])
+    parts = [table(["", "", *(name.replace("_", " ") for name in names)], lines) for names, lines in kinds.items()]
+    return "\n\n".join([*parts, "\n".join(f"- {note}" for note in document["notes"])])
+
+
+MAKERS = {
+    **{"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables},
+    "hosts": hosts,
+}

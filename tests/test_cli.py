@@ -17,6 +17,7 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.cli import deliver, fitting
+from natvi.cli.app import app
 from natvi.cli.tables import Reading, check_mixed, find_decimal, read_table, write_like
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
@@ -34,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str | Path, code: int = 0) -> Any:
-    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == code, result.output
     return result
 
@@ -374,7 +375,7 @@ def test_saved_fits_predict_are_compared_and_reported(tmp_path: Path) -> None:
     table = run("compare", large, tmp_path / "small" / "fit.natvi", "--data", path).stdout
     assert table.index("large") < table.index("small") and "se of difference" in table
     with pytest.raises(ValueError, match="two or more different saved fits"):
-        CliRunner().invoke(cli.app, ["compare", str(large), str(large), "--data", str(path)], catch_exceptions=False)
+        CliRunner().invoke(app, ["compare", str(large), str(large), "--data", str(path)], catch_exceptions=False)
     run("report", large, tmp_path / "again.html")
     assert (tmp_path / "again.html").exists()
 
@@ -388,7 +389,7 @@ def test_answers_that_are_not_to_be_used_have_a_code(table: str, monkeypatch: py
     arguments = ["fit", table, "y ~ base", "--max-steps", "1", "--family", "poisson", "--method", "gva"]
     with monkeypatch.context() as patch:
         patch.setattr(natvi.Result, "trust", property(lambda _: "do not use"))
-        assert CliRunner().invoke(cli.app, arguments).exit_code == 3
+        assert CliRunner().invoke(app, arguments).exit_code == 3
 
 
 def test_narrow_lines(table: str) -> None:

@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from natvi.show.plots import INK, SHADE, label, new_axis
+from natvi.special import ndtri
 
 MOST_PANELS, ROW_PANELS = 12, 4
 MOST_BARS = 25

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtri
 
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
@@ -19,7 +17,8 @@ from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
+from natvi.special import ndtri
 from natvi.x64 import float64
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
@@ -230,7 +229,7 @@ def draw_rows(
     if family.name in OWN_DRAWS:
         return OWN_DRAWS[family.name](family, eta, None if disp is None else disp[..., None], rng)
     with float64():
-        mean = np.asarray(_mean(family, jnp.asarray(eta)))
+        mean = np.asarray(_mean(family, np.asarray(eta)))
     return draw_responses(family.name, mean, disp, trials, rng)
 
 
@@ -262,20 +261,20 @@ def _device(values: Any) -> Any:
     return None if values is None else jnp.asarray(values)
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _row_values(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "s n"], disp: Any
 ) -> Float[Array, "s n"]:
     return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[..., None])
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _values_by_row(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "n s"], disp: Any
 ) -> Float[Array, "n s"]:
     return weighted_log_density(family, y, weight, constants, eta, disp)
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _mean(family: Family, eta: Float[Array, "s n"]) -> Float[Array, "s n"]:
     return family.mean(eta)

@@ -16,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step
 from natvi.optimize.system import Packed, System
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
 from natvi.run.exact.convergence import is_finished, judge
 from natvi.run.fitted import Fitted
 from natvi.run.hosts import Hosts, gather, these_hosts
@@ -61,7 +61,7 @@ def chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: Fl
 
 _begin = quick_jit(begin)
 _quick_chunk = quick_jit(chunk, donate_argnums=1)
-_thorough_chunk = jax.jit(chunk, donate_argnums=1)
+_thorough_chunk = thorough_jit(chunk, donate_argnums=1)
 
 
 @quick_jit

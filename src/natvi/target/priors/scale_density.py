@@ -12,7 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
-from scipy.special import gammaincinv, ndtri, stdtrit
+
+from natvi.special import gammaincinv, ndtri, stdtrit
 
 
 class ScaleKind(NamedTuple):

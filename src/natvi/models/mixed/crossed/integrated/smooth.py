@@ -3,13 +3,14 @@
 A few hundred weighted points leave some percent of noise in means and sds. The log-density that they show is smooth,
 though: a quadratic function of sds, correlations and dispersion, with linear radial functions for what is left, says
 what lies between them. Thousands of draws weighted by that are free, and the weights of the points are tilted until
-moments up to the third agree with theirs (calibration, as for surveys).
+means, covariances and the shares below quantiles agree with theirs (calibration, as for surveys).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
+from scipy.special import expit
 
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture
 
@@ -21,6 +22,7 @@ MOST_COORDINATES = 4  # with more the points are too far apart
 MOST_LOCAL = 64  # points that a radial function looks at, where there are many
 FIRM, SMALL, STEPS, HALVINGS = 1e-9, 1e-7, 40, 30
 LEAST_PER_MOMENT = 5.0  # effective points
+MOST_STEPS, SOFTNESS = 9, 0.15  # quantiles of each coordinate; in sds, of the step there
 
 
 class Smoothed(NamedTuple):
@@ -46,9 +48,9 @@ def smooth(
         parts: Where the points came from.
         log_sds: Which coordinates are minus logarithms of sds.
     """
-    h = points.shape[1]
-    moments = _moments(np.zeros((1, h))).shape[1]
-    if h > MOST_COORDINATES or 1.0 / np.sum(weights**2) < LEAST_PER_MOMENT * moments:
+    h, effective = points.shape[1], 1.0 / np.sum(weights**2)
+    room = effective / LEAST_PER_MOMENT - (h + h * (h + 1) // 2)  # moments besides means and covariances
+    if h > MOST_COORDINATES or room < 0:
         return None
     t, volume = _coordinates(points, log_sds)
     centre = weights @ t
@@ -64,14 +66,16 @@ def smooth(
     near = np.all(np.abs(other) < FAR, axis=1)
     half = usable & (np.arange(len(f)) % 2 == 0)
     check = usable & ~half & (weights > 0)
-    if half.sum() <= 2 * moments or not np.any(check):
+    if half.sum() <= 2 * h * (h + 3) or not np.any(check):
         return None
     missed = _density(t, f, half, t[check]) - f[check]
     share = weights[check] / weights[check].sum()
     log_w = _density(t, f, usable, other[near]) - volume[near] - log_q[near]
     w = np.exp(log_w - np.max(log_w))
-    goal = (w / w.sum()) @ _moments(other[near])
-    tilted = _tilt(weights, _moments(t) - goal)
+    w /= w.sum()
+    knots = _quantiles(other[near], w, int(min(MOST_STEPS, room // h)))
+    goal = w @ _moments(other[near], knots)
+    tilted = _tilt(weights, _moments(t, knots) - goal)
     return None if tilted is None else Smoothed(tilted, float(np.sqrt(share @ (missed - share @ missed) ** 2)))
 
 
@@ -88,9 +92,19 @@ def _quadratic(t: np.ndarray) -> np.ndarray:
     return np.column_stack([np.ones(len(t)), t, t[:, i] * t[:, j]])
 
 
-def _moments(t: np.ndarray) -> np.ndarray:
-    with np.errstate(over="ignore", invalid="ignore"):
-        return np.column_stack([_quadratic(t)[:, 1:], t**3])
+def _quantiles(t: np.ndarray, weights: np.ndarray, count: int) -> Float[np.ndarray, "k h"]:
+    """Return evenly spaced quantiles of every coordinate."""
+    at, found = np.arange(1, count + 1) / (count + 1), np.empty((count, t.shape[1]))
+    for k, column in enumerate(t.T):
+        order = np.argsort(column)
+        found[:, k] = np.interp(at, np.cumsum(weights[order]), column[order])
+    return found
+
+
+def _moments(t: np.ndarray, knots: np.ndarray) -> np.ndarray:
+    """Return first and second powers and products, and soft steps at the knots."""
+    steps = expit((t[:, None] - knots) / SOFTNESS).reshape(len(t), -1)
+    return np.column_stack([_quadratic(t)[:, 1:], steps])
 
 
 def _density(t: np.ndarray, f: np.ndarray, use: Bool[np.ndarray, " m"], at: np.ndarray) -> np.ndarray:

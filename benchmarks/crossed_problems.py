@@ -90,7 +90,7 @@ PROBLEMS = {
     "grouseticks": Problem(
         "TICKS ~ YEAR + cHEIGHT + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION)", "poisson", _grouseticks, BOTH, True, 2
     ),
-    "binary": Problem("y ~ x + (1 | a) + (1 | b)", "bernoulli", crossed_binary, BOTH, True),
+    "binary": Problem("y ~ x + (1 | a) + (1 | b)", "bernoulli", crossed_binary, BOTH, True, 2),
     "subjects-items": Problem(
         "y ~ anger + kind + (1 | subject) + (1 | item)", "bernoulli", subjects_and_items, ("glmmTMB",)
     ),

@@ -32,7 +32,8 @@ def answer(report: Report, name: str, problem: Problem) -> None:
     fit = model.fit()
     table = fit.summary()
     metrics = {f"{row} {part}": float(table.loc[row, part]) for row in table.index for part in ("mean", "sd")}
-    metrics = {"method": fit.method, "trust": fit.trust, "seconds_first_call": fit.seconds["total"]} | metrics
+    verdict = {"method": fit.method, "trust": fit.trust, "reasons": joined(fit.trust_reasons) or None}
+    metrics = verdict | {"seconds_first_call": fit.seconds["total"]} | metrics
     report.add(name, "natvi auto", metrics, versions=_versions())
     if problem.family == "gaussian" or len(frame) < MOST_ROWS:
         _beside_lme4(report, name, problem, frame, fit)

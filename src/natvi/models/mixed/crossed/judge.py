@@ -110,7 +110,7 @@ def _judge_points(points: Points) -> Trust:
 
 def _judge_draws(points: Points) -> Trust:
     """Return whether draws given the points suffice, all of them taken as draws of hyper-parameters and the rest."""
-    ratios = points.described.log_ratios
+    ratios = np.asarray(points.described.log_ratios)
     found = smooth_weights((ratios - points.log_q[:, None]).ravel())
     numbers = (
         ("draws given the points", float(ratios.size)),

@@ -10,6 +10,7 @@ from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
 from natvi.models.mixed.crossed.integrated.method import Points, Top
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 
+CURE = "method='integrated' or 'auto' goes on from it"
 LEAST_POINTS, FEWEST_POINTS = 30.0, 10.0  # effective, of evenly spread ones
 MOST_MEAN_ERROR, MOST_SD_ERROR = 0.15, 0.12  # by the points as if drawn: evenly spread ones err by less
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its mean
@@ -50,7 +51,7 @@ def judge_by_mode(fit: GaussianCrossedFit, top: Top, exact: bool) -> Trust:
         shift[at - p] *= -1.0  # the coordinate is minus the log sd
     shown = [f"log {names[at]}" if at in logs else names[at] for at in range(p, len(names))]
     words = "mode and curvature of sds and dispersion, effects integrated out, agree with it to a tenth"
-    found = _compared(shown, shift, change, words)
+    found = _compared(shown, shift, change, words, "method='integrated' goes on from it, in minutes or more")
     moved = (("shift of sds and dispersion by what the bound lacks", top.moved), ("standard error of it", top.error))
     found = found._replace(numbers=(*found.numbers, *moved))
     if found.level != GOOD or (exact and top.error <= MOST_ERROR_OF_TOP):
@@ -59,7 +60,7 @@ def judge_by_mode(fit: GaussianCrossedFit, top: Top, exact: bool) -> Trust:
     return found._replace(level=CARE, reasons=(words,))
 
 
-def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str) -> Trust:
+def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str, cure: str = CURE) -> Trust:
     """Return the verdict by how far means are off, in posterior sds, and by log ratios of true sds to ours."""
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
     numbers = (
@@ -75,7 +76,7 @@ def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str
         parts.append(f"the sd of {names[changed]} {verb}{np.exp(change[changed]):.2f} times as large")
     if not parts:
         return Trust(GOOD, (good,), numbers)
-    words = f"{' and '.join(parts)}; method='integrated' or 'auto' goes on from it"
+    words = f"{' and '.join(parts)}; {cure}"
     return Trust(REFUSE if abs(shift[moved]) > thresholds.FAR_SHIFT else CARE, (words,), numbers)
 
 

@@ -1,8 +1,7 @@
 """Crossed and nested models: natvi's answers and time beside lme4, glmmTMB and NUTS, and its growth with rows.
 
 Whole calls from a formula and a frame in memory, each tool warm in a process of its own; the tools take turns and the
-shortest call counts. Answers of `auto`, under the default prior, are held against estimates of R (in posterior sds) and
-against NUTS on the same posterior (shift in posterior sds, ratio of sds).
+shortest call counts. Answers of `auto` are in `crossed_answers`.
 """
 
 import contextlib
@@ -13,20 +12,19 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from experiments.crossed_truth import NUTS, find_truth
+from experiments.crossed_truth import NUTS
 
-import natvi
+from benchmarks.crossed_answers import answer
 from benchmarks.crossed_problems import GROWTH, PROBLEMS, Problem
 from benchmarks.peers import joined, largest_difference, start_peer
 from benchmarks.report import Report
 from benchmarks.workers import Worker, WorkerError, thread_counts
-from natvi.models.mixed.crossed.door import CrossedModel
 
 NATVI = [sys.executable, "-m", "benchmarks.natvi_worker"]
 RUNS, QUICK_RUNS = 5, 1
 SIZES, QUICK_SIZES = (20_000, 200_000, 2_000_000), (20_000,)
-NAMES = (*PROBLEMS, "growth", "answers")  # a problem's name stands for its time; answers are those of all problems
+ANSWERS = tuple(f"answers-{name}" for name in PROBLEMS)
+NAMES = (*PROBLEMS, "growth", "answers", *ANSWERS)  # a problem's name stands for its time; answers are those of all
 
 
 def run(report: Report, only: Sequence[str]) -> None:
@@ -39,7 +37,7 @@ def run(report: Report, only: Sequence[str]) -> None:
         "NUTS": NUTS,
         "formulas": {name: f"{own.formula}, {own.family}" for name, own in PROBLEMS.items()} | {"growth": GROWTH},
     }
-    chosen = {part.lower() for part in only} or set(NAMES)
+    chosen = {part.lower() for part in only} or set(NAMES) - set(ANSWERS)
     for name, problem in PROBLEMS.items():
         if name in chosen:
             _speed(report, name, problem)
@@ -48,7 +46,10 @@ def run(report: Report, only: Sequence[str]) -> None:
             _growth(report, rows)
     if "answers" in chosen:
         for name, problem in PROBLEMS.items():
-            _answer(report, name, problem)
+            answer(report, name, problem)
+    for name, problem in PROBLEMS.items():
+        if f"answers-{name}" in chosen:
+            answer(report, name, problem)
 
 
 def _speed(report: Report, name: str, problem: Problem) -> None:
@@ -100,40 +101,6 @@ def _ratios(report: Report, name: str, problem: Problem, seconds: dict[tuple[str
             report.add(name, f"natvi gva / {peer}", ratio, threads=1, versions=_versions())
             ratio = {"ratio_of_seconds": min(sides[0].values()) / min(sides[1].values())}
             report.add(name, f"natvi gva / {peer}", ratio, threads="best", versions=_versions())
-
-
-def _answer(report: Report, name: str, problem: Problem) -> None:
-    """Tell the answer of `auto`, and hold it against NUTS."""
-    model = natvi.glmm(problem.formula, problem.read(), family=problem.family)
-    fit = model.fit()
-    table = fit.summary()
-    metrics = {f"{row} {part}": float(table.loc[row, part]) for row in table.index for part in ("mean", "sd")}
-    metrics = {"method": fit.method, "trust": fit.trust, "seconds_first_call": fit.seconds["total"]} | metrics
-    report.add(name, "natvi auto", metrics, versions=_versions())
-    if problem.truth and not report.quick:
-        assert isinstance(model, CrossedModel)
-        true = find_truth(model, report.seed)
-        shift = (table["mean"].to_numpy() - true["table_mean"]) / true["table_sd"]
-        ratio = table["sd"].to_numpy() / true["table_sd"]
-        inside = [at for at, row in enumerate(table.index) if not row.startswith("sd(")]
-        found = {
-            "effective_draws": true["effective"],
-            "largest_rhat": true["rhat"],
-            "divergent": true["divergent"],
-            "largest_shift": float(np.max(np.abs(shift))),
-            "largest_shift_of_coefficients": float(np.max(np.abs(shift[inside]))),
-            "largest_shift_of_log_sds": float(np.max(np.abs(_log_sd_shifts(fit, true)))),
-            "smallest_sd_ratio": float(ratio.min()),
-            "largest_sd_ratio": float(ratio.max()),
-        }
-        report.add(name, "natvi auto beside NUTS", found, versions=_versions())
-
-
-def _log_sd_shifts(fit: natvi.Result, true: dict[str, Any]) -> np.ndarray:
-    """Return how far the means of the log sds are off, in sds of theirs."""
-    at = list(fit.model.log_sd_positions().values())  # type: ignore[attr-defined]
-    mean, _ = fit.model.shared_moments()  # type: ignore[attr-defined]
-    return (mean[at] - true["shared_mean"][at]) / true["shared_sd"][at]
 
 
 def _growth(report: Report, rows: int) -> None:

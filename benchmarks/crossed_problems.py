@@ -18,6 +18,7 @@ class Problem(NamedTuple):
         read: The data.
         peers: Who fits it too: glmmTMB, lme4.
         truth: Whether NUTS is asked.
+        chains: For how many shorter chains, each kept when it is done; 0 for the usual ones.
     """
 
     formula: str
@@ -25,6 +26,7 @@ class Problem(NamedTuple):
     read: Callable[[], pd.DataFrame]
     peers: tuple[str, ...] = ()
     truth: bool = False
+    chains: int = 0
 
 
 def _file(name: str) -> pd.DataFrame:
@@ -86,9 +88,9 @@ PROBLEMS = {
     ),
     "pastes": Problem("strength ~ 1 + (1 | batch/cask)", "gaussian", lambda: _file("pastes/pastes.csv"), BOTH, True),
     "grouseticks": Problem(
-        "TICKS ~ YEAR + cHEIGHT + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION)", "poisson", _grouseticks, BOTH, True
+        "TICKS ~ YEAR + cHEIGHT + (1 | BROOD) + (1 | INDEX) + (1 | LOCATION)", "poisson", _grouseticks, BOTH, True, 2
     ),
-    "binary": Problem("y ~ x + (1 | a) + (1 | b)", "bernoulli", crossed_binary, BOTH, True),
+    "binary": Problem("y ~ x + (1 | a) + (1 | b)", "bernoulli", crossed_binary, BOTH, True, 2),
     "subjects-items": Problem(
         "y ~ anger + kind + (1 | subject) + (1 | item)", "bernoulli", subjects_and_items, ("glmmTMB",)
     ),

@@ -56,10 +56,15 @@ fit_once <- function(family, text) {
   )
   seconds <- now() - began
   estimates <- if (tool == "glmmTMB") fixef(fit)$cond else fixef(fit)
-  list(
+  found <- list(
     seconds = seconds, loglik = as.numeric(logLik(fit)),
     names = I(names(estimates)), estimates = I(as.numeric(estimates)), remarks = I(unique(remarks))
   )
+  if (tool == "glmmTMB") return(found)
+  spread <- as.data.frame(VarCorr(fit))
+  spread <- spread[is.na(spread$var2), ]
+  effects <- ifelse(is.na(spread$var1), "", spread$var1)
+  c(found, list(groups = I(spread$grp), effects = I(effects), group_sds = I(spread$sdcor)))
 }
 
 answer <- function(words) {

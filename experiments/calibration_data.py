@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
-PER_DESIGN = 200
+PER_DESIGN, PER_CROSSED_DESIGN = 200, 60
 GROUPS, FEWEST_ROWS, MOST_ROWS = 20, 3, 9
 OTHER = 8  # levels of the second factor, where there is one
 SLOPES = ("x1", "x2")
@@ -37,6 +37,11 @@ class Design(NamedTuple):
         """A short name."""
         kind = "crossed" if self.crossed else "slopes" if self.slopes else "intercepts"
         return f"{self.family.replace('_', ' ')}, random {kind}"
+
+    @property
+    def number(self) -> int:
+        """How many data sets there are of it."""
+        return PER_CROSSED_DESIGN if self.crossed else PER_DESIGN
 
     @property
     def formula(self) -> str:

@@ -18,6 +18,7 @@ FOLDER = "crossed-verdicts"
 # what decides method and verdict
 JUDGED = (
     *("models/mixed/crossed/*.py", "models/mixed/crossed/integrated/*.py", "target/mixed/crossed*.py"),
+    "target/mixed/largest_out.py",
     *("judge/thresholds.py", "quadrature/*.py", "optimize/ascent.py", "models/mixed/marginal/*.py", *PRIORS),
 )
 

@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from experiments.memory import Arrays
+from experiments.memory import Arrays, recall
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.door import CrossedModel
@@ -29,6 +29,7 @@ from natvi.target.mixed.crossed_given import CrossedGiven
 from natvi.x64 import float64
 
 NUTS: dict[str, Any] = {"num_chains": 4, "num_warmup": 600, "num_draws": 1500, "target_accept": 0.9}
+FEW: dict[str, Any] = {"num_warmup": 400, "num_draws": 700}  # where a chain takes minutes
 LEAST_EFFECTIVE, MOST_ROUNDS = 2000, 5
 SETTINGS: dict[str, Any] = {"nuts": NUTS, "least_effective": LEAST_EFFECTIVE, "rounds": MOST_ROUNDS}
 
@@ -75,7 +76,7 @@ def place(z: Any, own: Posterior) -> tuple[CrossedGiven, ArrowVector, Any]:
 
 
 @cache
-def _sampler(num_draws: int) -> Any:
+def _sampler(num_draws: int, num_warmup: int = NUTS["num_warmup"], num_chains: int = NUTS["num_chains"]) -> Any:
     """Return NumPyro's sampler; data are its arguments, so that data of the same shape find it compiled."""
     import numpyro
     from numpyro import distributions, infer
@@ -88,9 +89,9 @@ def _sampler(num_draws: int) -> Any:
     kernel = infer.NUTS(model, target_accept_prob=NUTS["target_accept"], max_tree_depth=8)
     return infer.MCMC(
         kernel,
-        num_warmup=NUTS["num_warmup"],
+        num_warmup=num_warmup,
         num_samples=num_draws,
-        num_chains=NUTS["num_chains"],
+        num_chains=num_chains,
         chain_method="sequential",
         jit_model_args=True,
         progress_bar=False,
@@ -158,8 +159,39 @@ def find_truth(model: CrossedModel, seed: int, plain: bool = False) -> Arrays:
             if np.min(ess) > LEAST_EFFECTIVE:
                 break
             sampler.post_warmup_state = sampler.last_state
+    return _summary(shared, table, divergent)
+
+
+def find_truth_by_chain(model: CrossedModel, seed: int, settings: dict[str, Any], chains: int) -> Arrays:
+    """Return the same for a model whose chains take minutes each: one round, every chain kept when it is done."""
+    own, fit = posterior_of(model)
+    found = [
+        recall("crossed-chain", settings | {"chain": k}, lambda k=k: _one_chain(own, seed, k)) for k in range(chains)
+    ]
+    shared = np.stack([chain["shared"] for chain in found])
+    table = np.stack([fit.readings(chain) for chain in shared])
+    return _summary(shared, table, sum(int(chain["divergent"]) for chain in found))
+
+
+def _one_chain(own: Posterior, seed: int, chain: int) -> Arrays:
+    with float64():
+        first, second = jax.random.split(jax.random.fold_in(jax.random.key(seed), chain))
+        sampler = _sampler(FEW["num_draws"], FEW["num_warmup"], 1)
+        start = {"z": 0.1 * jax.random.normal(first, (own.dimension,))}
+        sampler.run(second, own, init_params=start, extra_fields=("diverging",))
+        shared = np.asarray(_shared(sampler.get_samples()["z"], own))
+    return {"shared": shared, "divergent": int(np.sum(sampler.get_extra_fields()["diverging"]))}
+
+
+def _summary(shared: np.ndarray, table: np.ndarray, divergent: int) -> Arrays:
+    """Return means and sds over chains and draws, and what they are worth."""
+    from arviz_stats.base import array_stats
+
+    both = np.concatenate([shared, table], axis=-1)
+    ess = array_stats.ess(both, chain_axis=0, draw_axis=1, method="bulk")
     rhat = array_stats.rhat(both, chain_axis=0, draw_axis=1, method="rank")
     found = {"effective": float(np.min(ess)), "divergent": divergent, "rhat": float(np.max(rhat))}
-    for name, values in (("shared", shared.reshape(-1, shared.shape[-1])), ("table", flat)):
-        found |= {f"{name}_mean": values.mean(0), f"{name}_sd": values.std(0)}
+    for name, values in (("shared", shared), ("table", table)):
+        flat = values.reshape(-1, values.shape[-1])
+        found |= {f"{name}_mean": flat.mean(0), f"{name}_sd": flat.std(0)}
     return found

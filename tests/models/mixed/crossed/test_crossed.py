@@ -95,6 +95,30 @@ def test_large_data_are_judged_by_mode_and_curvature(table, monkeypatch):
     assert any("log sd(Intercept|sample)" in reason for reason in fit.trust_reasons), fit.trust_reasons
 
 
+def test_what_the_bound_lacks_moves_sds_of_large_binary_data(monkeypatch):
+    """Two rows a level and sds of 2.5: the bound's own mode is too low, which mode and curvature of it do not see."""
+    from natvi.models.mixed.crossed import auto as choosing
+
+    rng = np.random.default_rng(3)
+    a, b = np.repeat(np.arange(150), 4), rng.integers(0, 6, 600)
+    eta = 2.5 * rng.normal(size=150)[a] + rng.normal(size=6)[b]
+    frame = pd.DataFrame({"y": (rng.uniform(size=600) < 1 / (1 + np.exp(-eta))).astype(int), "a": a, "b": b})
+    model = natvi.glmm("y ~ 1 + (1 | a) + (1 | b)", frame, family="bernoulli")
+    monkeypatch.setattr(choosing, "_too_large", lambda stage: "large")
+    fit = model.fit()
+    numbers = {name: value for concern in fit.check() for name, value in concern.numbers}
+    assert fit.method == "gva" and fit.trust == "use with care"
+    assert numbers["shift of sds and dispersion by what the bound lacks"] > 0.2
+    assert numbers["standard error of it"] < 0.05
+    assert any("should be" in reason for reason in fit.trust_reasons)
+    exact = model.fit(method="integrated")
+    name = "sd(Intercept|a)"
+    assert exact.variance_components().loc[name, "mean"] > fit.variance_components().loc[name, "mean"]
+    # without it nothing is called good
+    monkeypatch.setattr(choosing, "_num_ratios", lambda stage, points=0: 0)
+    assert model.fit().trust == "use with care"
+
+
 def test_tables_and_predictions_know_each_factor(table, auto):
     effects = auto.random_effects()
     assert list(effects["group"].unique()) == ["plate", "sample"] and len(effects) == PLATES + SAMPLES

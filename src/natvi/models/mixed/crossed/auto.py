@@ -15,6 +15,7 @@ from natvi.judge import ladder
 from natvi.judge.trust import CARE, GOOD, Trust
 from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
+from natvi.models.mixed.crossed.integrated.inner import AT_ONCE
 from natvi.models.mixed.crossed.integrated.method import Points, Positions, integrate, mode_of_hyper
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 from natvi.models.mixed.crossed.judge import judge_by_mode, judge_gaussian, judge_integrated, judge_open
@@ -24,6 +25,7 @@ from natvi.models.regression.separation import separated
 from natvi.optimize.structured.blocked_system import BlockedSystem
 from natvi.run import Fitted, Outcome
 from natvi.run.interrupt import Interruption
+from natvi.target.mixed.largest_out import can_leave_out, has_gaussian_rows
 from natvi.x64 import float64
 
 MOST_SECONDS = 100.0  # that auto spends by itself on the points it begins with
@@ -33,6 +35,9 @@ POINTS, STEPS = 300, 8  # points to begin with, those on the way to the mode inc
 PER_ROW, PER_PAIR, PER_CELL = 5e-7, 2e-8, 6e-11  # seconds of a step: for rows, pairs of pairs, the corner's size cubed
 BROKEN = (Outcome.NONFINITE, Outcome.SINGULAR_FACTOR, Outcome.UNBOUNDED)
 MOST_HYPER = 8
+MOST_RATIOS, FEWEST_RATIOS = 64, 16  # draws that are weighted exactly at every point
+WEIGHING_SECONDS, PER_WEIGHT = 30.0, 1e-7  # for all of them; for each and row, an integral of one dimension
+LOOKS = 9  # times as long for two dimensions
 
 
 class CrossedStage(NamedTuple):
@@ -114,6 +119,16 @@ def _most_points(stage: CrossedStage) -> int:
     return int(min(MOST_POINTS, SETTLING_SECONDS / (STEPS * _step_seconds(stage))))
 
 
+def _num_ratios(stage: CrossedStage, points: int = POINTS) -> int:
+    """Return how many draws are weighted exactly at every point; none where that cannot be, or takes long."""
+    target = stage.built.target
+    if not can_leave_out(target):
+        return 0
+    each = PER_WEIGHT * target.y.size * LOOKS ** (target.num_local - 1) * points
+    found = int(min(MOST_RATIOS, WEIGHING_SECONDS / each))
+    return found - found % 2 if found >= FEWEST_RATIOS else 0
+
+
 def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]:
     """Return the integrated answer with the doubts it throws on the Gaussian."""
     target, model, fitted = stage.built.target, stage.model, stage.fitted
@@ -128,7 +143,8 @@ def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]
         return model.component_draws(np.concatenate([np.zeros((len(hyper), p)), hyper], axis=1))
 
     positions = Positions(sorted(at), sorted(others))
-    points = integrate(target, q.mean, precision, covariance, positions, read, _most_points(stage))
+    sizes = _most_points(stage), _num_ratios(stage)
+    points = integrate(target, q.mean, precision, covariance, positions, read, *sizes)
     found = _named(points, stage, why)
     concerns = (*judge_integrated(found, points), *judge_open(found), *_separation(model))
     doubts = ladder.doubts_in((judge_gaussian(model, found),))
@@ -154,11 +170,12 @@ def _glance(stage: CrossedStage) -> Trust | None:
         return None
     centre, covariance = stage.model.shared_moments()
     own = covariance[target.p :, target.p :]
+    ratios = _num_ratios(stage, 2 * hyper + AT_ONCE)
     try:
-        mode = mode_of_hyper(target, stage.fitted.gaussian.mean, _precision(stage), own, centre[target.p :])
+        top = mode_of_hyper(target, stage.fitted.gaussian.mean, _precision(stage), own, centre[target.p :], ratios)
     except (FloatingPointError, np.linalg.LinAlgError):
         return None
-    return judge_by_mode(stage.model, mode.centre, mode.covariance)
+    return judge_by_mode(stage.model, top, ratios > 0 or has_gaussian_rows(target))
 
 
 def _named(points: Points, stage: CrossedStage, why: str) -> IntegratedFit:

@@ -5,16 +5,19 @@ import pandas as pd
 
 from natvi.judge import thresholds
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
+from natvi.metrics.psis import smooth_weights
 from natvi.models.mixed.crossed.gaussian import GaussianCrossedFit
-from natvi.models.mixed.crossed.integrated.method import Points
+from natvi.models.mixed.crossed.integrated.method import Points, Top
 from natvi.models.mixed.crossed.integrated.posterior import IntegratedFit
 
+CURE = "method='integrated' or 'auto' goes on from it"
 LEAST_POINTS, FEWEST_POINTS = 30.0, 10.0  # effective, of evenly spread ones
 MOST_MEAN_ERROR, MOST_SD_ERROR = 0.15, 0.12  # by the points as if drawn: evenly spread ones err by less
 NEAR_ZERO = 0.1  # lower end of the interval of an sd, relative to its mean
 VAGUE = 1.0  # posterior sd of a log sd from which it is poorly determined
 SECOND_SHIFT, SECOND_CHANGE = 0.3, 0.2  # that the second-order term may make: what is left is smaller
 FAR_SECOND = 1.0
+MOST_ERROR_OF_TOP = 0.1  # in sds
 LARGE_SPREAD = 10.0  # of log p - log q, from which half of it says nothing sure about the divergence
 
 
@@ -32,24 +35,32 @@ def judge_gaussian(fit: GaussianCrossedFit, better: IntegratedFit) -> Trust:
     return _compared(list(tables.index), *compare(tables, other), words)
 
 
-def judge_by_mode(fit: GaussianCrossedFit, centre: np.ndarray, covariance: np.ndarray) -> Trust:
+def judge_by_mode(fit: GaussianCrossedFit, top: Top, exact: bool) -> Trust:
     """Return the verdict on the Gaussian of sds and dispersion, held against mode and curvature of their density.
 
-    It is for many levels, where that density is close to normal and the integrated answer takes long.
+    It is for many levels, where that density is close to normal and the integrated answer takes long. Levels with few
+    rows make the bound lack more the larger the sd: with many of them that moves the mode by many of its sds. So
+    without `exact`, where that is not known, nothing good can be said.
     """
     p = len(fit.fixed_names)
     mean, own = fit.shared_moments()
-    sd = np.sqrt(np.diag(covariance))
-    shift, change = (centre - mean[p:]) / sd, np.log(sd / np.sqrt(np.diag(own)[p:]))
+    sd = np.sqrt(np.diag(top.covariance))
+    shift, change = (top.centre - mean[p:]) / sd, np.log(sd / np.sqrt(np.diag(own)[p:]))
     names, logs = fit.shared_names(), {*fit.log_sd_positions().values(), *fit.dispersion_position().values()}
     for at in fit.log_sd_positions().values():
         shift[at - p] *= -1.0  # the coordinate is minus the log sd
     shown = [f"log {names[at]}" if at in logs else names[at] for at in range(p, len(names))]
     words = "mode and curvature of sds and dispersion, effects integrated out, agree with it to a tenth"
-    return _compared(shown, shift, change, words)
+    found = _compared(shown, shift, change, words, "method='integrated' goes on from it, in minutes or more")
+    moved = (("shift of sds and dispersion by what the bound lacks", top.moved), ("standard error of it", top.error))
+    found = found._replace(numbers=(*found.numbers, *moved))
+    if found.level != GOOD or (exact and top.error <= MOST_ERROR_OF_TOP):
+        return found
+    words = "sds were held against a bound only: levels with few rows may make them too small; compare with NUTS"
+    return found._replace(level=CARE, reasons=(words,))
 
 
-def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str) -> Trust:
+def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str, cure: str = CURE) -> Trust:
     """Return the verdict by how far means are off, in posterior sds, and by log ratios of true sds to ours."""
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
     numbers = (
@@ -65,17 +76,18 @@ def _compared(names: list[str], shift: np.ndarray, change: np.ndarray, good: str
         parts.append(f"the sd of {names[changed]} {verb}{np.exp(change[changed]):.2f} times as large")
     if not parts:
         return Trust(GOOD, (good,), numbers)
-    words = f"{' and '.join(parts)}; method='integrated' or 'auto' goes on from it"
+    words = f"{' and '.join(parts)}; {cure}"
     return Trust(REFUSE if abs(shift[moved]) > thresholds.FAR_SHIFT else CARE, (words,), numbers)
 
 
 def judge_integrated(fit: IntegratedFit, points: Points) -> tuple[Trust, ...]:
-    """Return whether the points suffice, and whether Gaussians given the hyper-parameters are good enough.
+    """Return whether the points suffice, and whether what is known of the effects given each is good enough.
 
-    The second-order term of the log evidence given a point, half the variance of log p - log q, is part of the weights.
-    Where it moves the answer much, terms beyond it would move it too.
+    Either draws are weighted exactly given a point, and the weights say whether they suffice. Or the second-order term
+    of the log evidence, half the variance of log p - log q, is part of the weights of points: where it moves the answer
+    much, terms beyond it would move it too.
     """
-    return (_judge_points(points), _judge_second_order(fit, points))
+    return (_judge_points(points), _judge_draws(points) if points.exact else _judge_second_order(fit, points))
 
 
 def _judge_points(points: Points) -> Trust:
@@ -87,6 +99,7 @@ def _judge_points(points: Points) -> Trust:
         ("Pareto k of the points", points.k),
         ("largest error of a mean by the points, in posterior sds", of_mean),
         ("largest error of a log sd by the points", of_sd),
+        ("nats by which the smooth density misses points", points.missed),
     )
     words = f"{count:,} weighted points of sds and dispersion, as good as {effective:,.0f} evenly spread ones"
     lost = float(np.mean(points.described.inner.settled <= 0))
@@ -96,13 +109,33 @@ def _judge_points(points: Points) -> Trust:
     return Trust(CARE if effective >= FEWEST_POINTS else REFUSE, (f"{words}: too few; {cure}",), numbers)
 
 
+def _judge_draws(points: Points) -> Trust:
+    """Return whether draws given the points suffice, all of them taken as draws of hyper-parameters and the rest."""
+    ratios = np.asarray(points.described.log_ratios)
+    found = smooth_weights((ratios - points.log_q[:, None]).ravel())
+    numbers = (
+        ("draws given the points", float(ratios.size)),
+        ("effective draws given the points", found.effective),
+        ("Pareto k of draws given the points", found.k),
+    )
+    words = (
+        f"{ratios.size:,} exactly weighted draws given these points, the largest factor integrated out, worth "
+        f"{found.effective:,.0f}"
+    )
+    if found.k <= thresholds.LARGEST_K and found.effective >= thresholds.LEAST_EFFECTIVE:
+        return Trust(GOOD, (words,), numbers)
+    level = REFUSE if found.effective < thresholds.FEWEST_EFFECTIVE else CARE
+    cure = "levels have few rows for so large a spread; give a tighter prior for the sds, or draw with NUTS"
+    return Trust(level, (f"{words}: too few (Pareto k {found.k:.2f}); {cure}",), numbers)
+
+
 def _judge_second_order(fit: IntegratedFit, points: Points) -> Trust:
     with_term, without = (
         pd.concat([fit.fixed_table(w, 0.95), fit.component_table(w, 0.95)]) for w in (points.weights, points.plain)
     )
     shift, change = compare(with_term, without)
     moved, changed = int(np.argmax(np.abs(shift))), int(np.argmax(np.abs(change)))
-    spread = float(points.weights @ points.described.spread)
+    spread = float(points.weights @ (2.0 * points.described.lacking))
     numbers = (
         ("shift of a mean by the second-order term, in posterior sds", float(shift[moved])),
         ("ratio of an sd by the second-order term", float(np.exp(change[changed]))),

@@ -11,6 +11,14 @@ from jaxtyping import Array, Float
 from natvi.gaussian.blocked_precision import BlockedPrecision
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix
+from natvi.models.mixed.crossed.integrated.describe import (
+    Described,
+    Inner,
+    describe,
+    describe_exactly,
+    draws_each,
+    keys_of_points,
+)
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step, is_stalled
 from natvi.optimize.structured.blocked_system import BlockedNatural, BlockedSystem
 from natvi.optimize.system import Packed
@@ -22,8 +30,6 @@ from natvi.x64 import float64, to_host
 MOST_STEPS = 60
 SETTLED, LITTLE = 1e-4, 1e-9  # sds by which a step may still move; relative rise of the bound
 AT_ONCE = 8  # points per compiled call
-CHECK_DRAWS = 64  # that see how far a Gaussian is from the exact density given the point, in pairs
-FEWEST_KEPT, MOST_KEPT, KEPT_CELLS = 8, 32, 4e6  # draws kept of every Gaussian, in pairs; numbers in all draws
 
 
 class Around(NamedTuple):
@@ -31,42 +37,6 @@ class Around(NamedTuple):
 
     mean: ArrowVector
     information: BlockedMatrix
-
-
-class Inner(NamedTuple):
-    """What is found at a point.
-
-    Attributes:
-        bound: log p(hyper) + the best bound given it.
-        score: Its derivative.
-        settled: Whether the inner ascent has ended properly.
-    """
-
-    bound: Float[Array, ""]
-    score: Float[Array, " h"]
-    settled: Float[Array, ""]
-
-
-class Described(NamedTuple):
-    """The inner Gaussian at a point, as the answer needs it.
-
-    Attributes:
-        inner: The bound.
-        beta: Mean of the coefficients.
-        beta_covariance: Their covariance.
-        effects: For every term mean and covariance of each level's effects.
-        spread: Variance of log p - log q over draws of q: twice what the bound lacks, where that is Gaussian.
-        draws: Of the effects, flat, the levels of the largest factor in the target's order.
-        beta_draws: Of the coefficients.
-    """
-
-    inner: Inner
-    beta: Float[Array, " p"]
-    beta_covariance: Float[Array, "p p"]
-    effects: Any
-    spread: Float[Array, ""]
-    draws: Float[Array, "d u"]
-    beta_draws: Float[Array, "d p"]
 
 
 def _begin(given: CrossedGiven, around: Around) -> tuple[BlockedSystem, BlockedNatural]:
@@ -114,66 +84,40 @@ def _settle(target: CrossedTarget, around: Around, hyper: Float[Array, " h"], x:
     return Around(_gaussian(given, around, x).mean, information)
 
 
-@quick_jit
 def _describe(
-    target: CrossedTarget, around: Around, points: Array, inner: Inner, x: Packed, keys: Array, fixed: Array
+    target: CrossedTarget, around: Around, points: Array, found: tuple[Inner, Packed], keys: Array, num_ratios: int
 ) -> Described:
-    """Describe the Gaussians at some points; ratios of p and q are taken at the same whitened draws everywhere."""
-    each = (points, inner, x, keys)
-    return jax.lax.map(lambda at: _describe_one(target, around, at[0], at[1], at[2], at[3], fixed), each)
+    """Describe the Gaussians at some points."""
+
+    def one(at: tuple[Array, Inner, Packed, Array]) -> Described:
+        hyper, inner, x, own = at
+        given = CrossedGiven(target, hyper)
+        q = _gaussian(given, around, x)
+        return describe_exactly(given, q, inner, own, num_ratios) if num_ratios else describe(given, q, inner, own)
+
+    return jax.lax.map(one, (points, *found, keys))
 
 
-def _describe_one(
-    target: CrossedTarget, around: Around, hyper: Array, inner: Inner, x: Packed, keys: Array, fixed: Array
-) -> Described:
-    given, p = CrossedGiven(target, hyper), target.p
-    q = _gaussian(given, around, x)
-    constant = q.factor.log_determinant() - 0.5 * q.dimension * jnp.log(2 * jnp.pi)
-
-    def log_ratio(own: tuple[Array, Array]) -> Array:
-        z, sign = _normal(q, own[0]), own[1]
-        square = 0.5 * (jnp.sum(z.local**2) + jnp.sum(z.shared**2))
-        return given.value(q.push(jax.tree.map(lambda a: sign * a, z))) - constant + square
-
-    def draw(own: tuple[Array, Array]) -> ArrowVector:
-        z, sign = _normal(q, own[0]), own[1]
-        return q.push(jax.tree.map(lambda a: sign * a, z))
-
-    ratios = jax.lax.map(log_ratio, _both_ways(jax.random.split(fixed, CHECK_DRAWS // 2)))
-    spread = jnp.mean((ratios - inner.bound) ** 2)
-    local, shared = jax.lax.map(draw, _both_ways(keys))
-    flat = jnp.concatenate([local.reshape(len(shared), -1), shared[:, p:]], axis=1)
-    effects = [term.moments(q, 0, 0) for term in given.terms()]
-    return Described(inner, q.mean.shared[:p], q.covariance[:p, :p], effects, spread, flat, shared[:, :p])
-
-
-def _both_ways(keys: Array) -> tuple[Array, Array]:
-    """Return keys and signs of antithetic draws, two of each key."""
-    return jnp.concatenate([keys, keys]), jnp.repeat(jnp.array([1.0, -1.0]), len(keys))
-
-
-def draws_each(num_points: int, num_effects: int) -> int:
-    """Return how many draws of every Gaussian are kept, an even number: fewer where there are many effects.
-
-    Example:
-        >>> draws_each(128, 30), draws_each(256, 4100)
-        (32, 8)
-    """
-    room = KEPT_CELLS / (num_points * max(num_effects, 1))
-    return 2 * (int(np.clip(room, FEWEST_KEPT, MOST_KEPT)) // 2)
-
-
-def _normal(q: BlockedPrecision, key: Array) -> ArrowVector:
-    a, b = jax.random.split(key)
-    return ArrowVector(jax.random.normal(a, q.mean.local.shape), jax.random.normal(b, q.mean.shared.shape))
+_described = quick_jit(_describe, static_argnums=5)
 
 
 class IntegratedDensity:
     """log p(hyper) + the best bound given it, at many points; NumPy in, NumPy out."""
 
-    def __init__(self, target: CrossedTarget, mean: ArrowVector, precision: BlockedMatrix, hyper: np.ndarray) -> None:
-        """Begin from a joint Gaussian: its mean and precision, of which rows and columns of `hyper` are left out."""
+    def __init__(
+        self,
+        target: CrossedTarget,
+        mean: ArrowVector,
+        precision: BlockedMatrix,
+        hyper: np.ndarray,
+        num_ratios: int = 0,
+    ) -> None:
+        """Begin from a joint Gaussian: its mean and precision, of which rows and columns of `hyper` are left out.
+
+        `num_ratios` draws are weighted exactly at every point; none: the second-order term is what is known.
+        """
         self.target, p, b = target, target.p, target.b
+        self.num_ratios = num_ratios
         keep = np.r_[0:p, b : mean.shared.shape[0]]
         with float64():
             self.target = jax.device_put(target)
@@ -198,17 +142,17 @@ class IntegratedDensity:
         found = self._all(points, self._inner)
         return found.bound, found.score
 
-    def describe(self, points: Float[np.ndarray, "m h"], seed: int) -> Described:
-        """Return the inner Gaussians, with draws."""
+    def describe(self, points: Float[np.ndarray, "m h"], seed: int, common: bool = False) -> Described:
+        """Return the inner Gaussians, with draws; `common` for the same random numbers at all points."""
         with float64():
-            first, fixed = jax.random.split(jax.random.key(seed))
             effects = self.around.mean.local.size + self.target.design.num_coordinates
             self.each = self.each or draws_each(len(points), effects)  # of all looks as many as of the first
-            keys = jax.random.split(first, (len(points) + AT_ONCE, self.each // 2))
+            keys = keys_of_points(jax.random.key(seed), len(points) + AT_ONCE, self.each)
+            keys = jnp.broadcast_to(keys[:1], keys.shape) if common else keys
 
         def one(x: Array, at: int) -> Described:
-            inner, natural = _look(self.target, self.around, x)
-            return _describe(self.target, self.around, x, inner, natural, keys[at : at + AT_ONCE], fixed)
+            own = keys[at : at + AT_ONCE]
+            return _described(self.target, self.around, x, _look(self.target, self.around, x), own, self.num_ratios)
 
         return self._all(points, one)
 

@@ -3,12 +3,14 @@
 p(hyper | y) is close to p(hyper) exp L(hyper), L being the best bound given it (INLA's idea, with the best Gaussian in
 place of Laplace's). From the joint Gaussian Newton's method goes to the mode; curvature and a look along the axes make
 a proposal with sides of their own, and further pieces where the density has a plateau towards a zero sd; evenly spread
-points of it are weighted, and doubled until means and sds have settled. The answer is the mixture of the inner
-Gaussians.
+points of it are weighted, and doubled until means and sds have settled; what noise they leave in the moments is taken
+out by the smooth density through them (`smooth`). The answer is the mixture of the inner Gaussians.
 
-What the bound lacks given hyper is the divergence of the inner Gaussian, half the variance of log p - log q where that
-is close to normal. It would not matter if it were the same everywhere; how far it moves the answer says how far the
-answer can be trusted, and as far as that it is taken into account.
+What the bound lacks given hyper is the divergence of the inner Gaussian. It would not matter if it were the same
+everywhere, but it grows with the sds. Where the largest factor's effects can be integrated out, weights of draws of the
+rest tell it without bias (`exactly`), and the answer is the exact one but for the noise of these weights. Elsewhere it
+is half the variance of log p - log q where that is close to normal; how far that moves the answer says how far the
+answer can be trusted.
 """
 
 from collections.abc import Callable
@@ -20,9 +22,10 @@ import numpy as np
 from natvi.linalg import ArrowVector
 from natvi.linalg.crossed.blocked import BlockedMatrix
 from natvi.models.mixed.crossed.integrated.inner import Described, IntegratedDensity, draws_each
+from natvi.models.mixed.crossed.integrated.smooth import smooth
 from natvi.models.mixed.marginal.chart import Plain
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture, propose, refit
-from natvi.models.mixed.marginal.search import Mode, find_mode, find_plateaus
+from natvi.models.mixed.marginal.search import find_mode, find_plateaus
 from natvi.models.mixed.marginal.settle import weigh
 from natvi.target.mixed.crossed import CrossedTarget
 
@@ -30,6 +33,7 @@ DIFFERENCE = 0.05  # in sds, for second derivatives from differences of gradient
 FEW, MANY = 128, 256  # points, for up to two hyper-parameters and for more
 ENOUGH, MOST_ROUNDS = 0.35, 3  # share of the points that should be effective
 MEAN_ERROR, SD_ERROR = 0.08, 0.06  # at which points are enough: evenly spread ones err by less than independent draws
+STRETCH = 0.5  # in sds, for the slope of what the bound lacks
 SEED = 1
 
 Reading = Callable[[np.ndarray], np.ndarray]
@@ -48,8 +52,9 @@ class Points(NamedTuple):
     Attributes:
         hyper: The points `(m, h)`.
         log_q: The log density with which they were proposed.
-        weights: What they stand for, the spread of log p - log q taken into account; they sum to one.
-        plain: Weights without that.
+        weights: What they stand for, what the bound lacks taken into account; they sum to one.
+        plain: Weights by the bound alone.
+        exact: Whether what it lacks is known without bias.
         described: The Gaussians.
         k: The Pareto k of the weights.
         effective: How many equally weighted points they are worth.
@@ -57,13 +62,15 @@ class Points(NamedTuple):
         error: Its standard error.
         steps: Steps to the mode.
         num_points: How many inner Gaussians were found in all.
-        errors: Largest standard errors of means, in sds, and of log sds.
+        errors: Largest standard errors of means, in sds, and of log sds, before weights were smoothed.
+        missed: By how many nats the smooth density misses points; NaN where weights were not smoothed.
     """
 
     hyper: np.ndarray
     log_q: np.ndarray
     weights: np.ndarray
     plain: np.ndarray
+    exact: bool
     described: Described
     k: float
     effective: float
@@ -72,6 +79,7 @@ class Points(NamedTuple):
     steps: int
     num_points: int
     errors: tuple[float, float]
+    missed: float = np.nan
 
 
 def integrate(
@@ -82,6 +90,7 @@ def integrate(
     positions: Positions,
     read: Reading,
     most_points: int,
+    num_ratios: int = 0,
 ) -> Points:
     """Weigh points of the hyper-parameters, until means and sds of what is read of them have settled.
 
@@ -93,13 +102,14 @@ def integrate(
         positions: Which hyper-parameters are log sds, and which belong to correlations.
         read: From hyper-parameters to sds, correlations and dispersion.
         most_points: At most.
+        num_ratios: Draws that are weighted exactly at every point; none, for the second-order term.
 
     Raises:
         FloatingPointError: If there is no point with a finite bound, with a phrase that says where it failed.
     """
     p, b = target.p, target.b
     centre = np.asarray(mean.shared)[p:b]
-    density = IntegratedDensity(target, mean, precision, centre)
+    density = IntegratedDensity(target, mean, precision, centre, num_ratios)
     every, dof, chart, g = list(range(len(centre))), max(8.0, 2.0 * len(centre)), Plain(), float(len(centre))
     try:
         mode = find_mode(density.scores, centre, np.linalg.cholesky(covariance), DIFFERENCE)
@@ -129,26 +139,68 @@ def integrate(
         if more is None:
             break
         best, seed = _together(best, more), seed + 1
-    return _thinned(best)._replace(num_points=density.num_points, errors=_errors(best, read))
+    errors, log_p = _errors(best, read), best.described.inner.bound + best.described.lacking
+    log_p = np.where(best.described.inner.settled > 0, log_p, np.nan)
+    smoothed = smooth(best.hyper, log_p, best.weights, source, positions.log_sds)
+    if smoothed is not None:
+        best = best._replace(weights=smoothed.weights, missed=smoothed.error)
+    return _thinned(best)._replace(num_points=density.num_points, errors=errors)
+
+
+class Top(NamedTuple):
+    """Where the density of the hyper-parameters has its mode, and its curvature.
+
+    Attributes:
+        centre: The mode of the bound's density, moved by what the bound lacks.
+        covariance: Of the bound's density there.
+        moved: By what the bound lacks, in sds; zero where that is not known.
+        error: Standard error of that.
+    """
+
+    centre: np.ndarray
+    covariance: np.ndarray
+    moved: float
+    error: float
 
 
 def mode_of_hyper(
-    target: CrossedTarget, mean: ArrowVector, precision: BlockedMatrix, covariance: np.ndarray, centre: np.ndarray
-) -> Mode:
-    """Return the mode of the hyper-parameters' density with its curvature, from their Gaussian."""
-    density = IntegratedDensity(target, mean, precision, centre)
-    return find_mode(density.scores, centre, np.linalg.cholesky(covariance), DIFFERENCE)
+    target: CrossedTarget,
+    mean: ArrowVector,
+    precision: BlockedMatrix,
+    covariance: np.ndarray,
+    centre: np.ndarray,
+    num_ratios: int = 0,
+) -> Top:
+    """Return the mode of the hyper-parameters' density with its curvature, from their Gaussian.
+
+    What the bound lacks is a smooth function of the hyper-parameters. Its slope, from differences at the same random
+    numbers, moves the mode by the covariance times it.
+    """
+    density = IntegratedDensity(target, mean, precision, centre, num_ratios)
+    mode = find_mode(density.scores, centre, np.linalg.cholesky(covariance), DIFFERENCE)
+    if not num_ratios:
+        return Top(mode.centre, mode.covariance, 0.0, 0.0)
+    root = np.linalg.cholesky(mode.covariance)
+    ways = STRETCH * np.concatenate([root.T, -root.T])
+    found = density.describe(mode.centre + ways, SEED, common=True)
+    up, down = np.split(found.lacking, 2)
+    slope = (up - down) / (2.0 * STRETCH)
+    raw = np.exp(found.log_ratios - (found.lacking + found.inner.bound)[:, None])
+    up, down = np.split(raw, 2)
+    error = np.std(up - down, axis=1) / np.sqrt(num_ratios) / (2.0 * STRETCH)
+    whole = float(np.sqrt(np.sum(slope**2))), float(np.sqrt(np.sum(error**2)))
+    return Top(mode.centre + root @ slope, mode.covariance, *whole)
 
 
 def _look(density: IntegratedDensity, parts: Mixture, size: int, seed: int, steps: int) -> Points | None:
     """Draw points from a mixture and weigh them."""
     points, log_q = draw_mixture(parts, size, seed)
-    return _weigh(points, log_q, density.describe(points, seed), steps)
+    return _weigh(points, log_q, density.describe(points, seed), steps, density.num_ratios > 0)
 
 
-def _weigh(points: np.ndarray, log_q: np.ndarray, described: Described, steps: int) -> Points | None:
+def _weigh(points: np.ndarray, log_q: np.ndarray, described: Described, steps: int, exact: bool) -> Points | None:
     bound = np.where(described.inner.settled > 0, described.inner.bound, np.nan)
-    plain, better = (weigh(points, bound + part, log_q) for part in (0.0, 0.5 * described.spread))
+    plain, better = (weigh(points, bound + part, log_q) for part in (0.0, described.lacking))
     if plain is None or better is None:
         return None
     return Points(
@@ -156,6 +208,7 @@ def _weigh(points: np.ndarray, log_q: np.ndarray, described: Described, steps: i
         log_q,
         better.weights,
         plain.weights,
+        exact,
         described,
         better.k,
         better.effective,
@@ -170,7 +223,8 @@ def _weigh(points: np.ndarray, log_q: np.ndarray, described: Described, steps: i
 def _together(one: Points, other: Points) -> Points:
     """Weigh the points of two looks at once."""
     both: Described = jax.tree.map(lambda *a: np.concatenate(a), one.described, other.described)
-    found = _weigh(np.concatenate([one.hyper, other.hyper]), np.concatenate([one.log_q, other.log_q]), both, one.steps)
+    hyper, log_q = (np.concatenate(parts) for parts in ((one.hyper, other.hyper), (one.log_q, other.log_q)))
+    found = _weigh(hyper, log_q, both, one.steps, one.exact)
     assert found is not None
     return found
 

@@ -1,4 +1,4 @@
-"""Expectations over a row's predictor and one or two numbers that all rows share, jointly Gaussian.
+"""Expectations over a row's predictor and one or two numbers that rows share, or have of their own, jointly Gaussian.
 
 With a ~ N(m_a, L L') the shared numbers and eta given a = m_a + L z normal with mean m + w'z and variance v - w'w,
 L w = Cov(a, eta), nodes for z stand outside and nodes for the predictor inside. Both have a narrow rule, Gauss-Hermite,
@@ -28,7 +28,7 @@ Rows = Float[Array, "*rows"]
 PerRow = Callable[[Rows, Any], RowExpectation]
 
 
-def small_root(S: Float[Array, "q q"]) -> Float[Array, "q q"]:
+def small_root(S: Float[Array, "q q ..."]) -> Float[Array, "q q ..."]:
     """Return the lower Cholesky factor of a small covariance, zeros where a number has no variance.
 
     Example:
@@ -36,22 +36,25 @@ def small_root(S: Float[Array, "q q"]) -> Float[Array, "q q"]:
         [[2.0, 0.0], [1.0, 0.0]]
     """
     q = S.shape[0]
-    L = [[jnp.zeros(()) for _ in range(q)] for _ in range(q)]
+    zero = jnp.zeros(S.shape[2:])
+    L = [[zero for _ in range(q)] for _ in range(q)]
     for j in range(q):
-        rest = S[j, j] - sum((L[j][k] ** 2 for k in range(j)), jnp.zeros(()))
+        rest = S[j, j] - sum((L[j][k] ** 2 for k in range(j)), zero)
         L[j][j] = jnp.sqrt(jnp.maximum(rest, 0.0))
         for i in range(j + 1, q):
-            entry = S[i, j] - sum((L[i][k] * L[j][k] for k in range(j)), jnp.zeros(()))
+            entry = S[i, j] - sum((L[i][k] * L[j][k] for k in range(j)), zero)
             L[i][j] = jnp.where(L[j][j] > 0, entry / jnp.where(L[j][j] > 0, L[j][j], 1.0), 0.0)
     return jnp.stack([jnp.stack(row) for row in L])
 
 
-def whitened(x: PredictorMoments) -> tuple[Float[Array, " q"], Float[Array, "q q"], Float[Array, "q ..."], Rows]:
+def whitened(x: PredictorMoments) -> tuple[Float[Array, "q ..."], Float[Array, "q q ..."], Float[Array, "q ..."], Rows]:
     """Return m_a, L, w, and the sd of the predictor given the shared numbers."""
     assert x.disp_mean is not None and x.disp_variance is not None and x.covariance is not None
-    mean = jnp.atleast_1d(x.disp_mean)
+    # one number has no axis of its own: shared it is a scalar, of every row its own it has the axes of rows
+    single = x.covariance.ndim == x.mean.ndim
+    mean = x.disp_mean[None] if single else x.disp_mean
     q = mean.shape[0]
-    L = small_root(jnp.reshape(x.disp_variance, (q, q)))
+    L = small_root(jnp.reshape(x.disp_variance, (q, q, *mean.shape[1:])))
     covariance = jnp.reshape(x.covariance, (q, *x.mean.shape))
     w: list[Array] = []
     for k in range(q):
@@ -61,18 +64,19 @@ def whitened(x: PredictorMoments) -> tuple[Float[Array, " q"], Float[Array, "q q
     return mean, L, jnp.stack(w), jnp.sqrt(jnp.maximum(rest, 0.0))
 
 
-def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ""] | float) -> RowExpectation:
+def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, "..."] | float) -> RowExpectation:
     """Return the expectation of a function with its derivatives.
 
     Args:
         f: (predictors, shared numbers as the family takes them) -> value and derivatives at that point.
         x: Moments of both.
-        strip: The width of the strip around the real line in which f is analytic in the predictor.
+        strip: The width of the strip around the real line in which f is analytic in the predictor; for every row its
+            own where its numbers are.
     """
     mean, L, w, s = whitened(x)
     q = mean.shape[0]
     z_outer, weights, num_outer = outer_rule(L)
-    ratio = jnp.max(jnp.where(jnp.isnan(s), 0.0, s)) / strip
+    ratio = jnp.max(jnp.where(jnp.isnan(s), 0.0, s) / strip)
     narrow = ratio <= NARROW
     a = 1.0 / jnp.clip(ratio, 1.0 / 6.0, WIDEST)
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * a / (LOG_ACCURACY + 0.5 * a**2))
@@ -80,10 +84,15 @@ def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ""
     count = jnp.where(narrow, few, jnp.ceil(2 * REACH / h).astype(jnp.int32) + 1)
     nodes, node_weights = (jnp.asarray(part, x.mean.dtype) for part in (INNER[0], INNER[1] / INNER[1].sum()))
 
+    def numbers(z: Array) -> Array:
+        """Return the numbers at a node, with axes of rows; of one without an axis of its own."""
+        found = mean + jnp.tensordot(L, z, axes=([1], [0]))
+        found = jnp.reshape(found, (*found.shape, *(1,) * (1 + x.mean.ndim - found.ndim)))
+        return found[0] if q == 1 else found
+
     def outer(j: Array, total: RowExpectation) -> RowExpectation:
         z = z_outer[j]
-        shared = mean + L @ z
-        here = shared[0] if q == 1 else shared
+        here = numbers(z)
         centre = x.mean + jnp.tensordot(z, w, axes=1)
 
         def inner(k: Array, total: RowExpectation) -> RowExpectation:
@@ -95,12 +104,12 @@ def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ""
 
         return jax.lax.fori_loop(0, count, inner, total)
 
-    shape = jax.eval_shape(f, x.mean, mean[0] if q == 1 else mean)
+    shape = jax.eval_shape(f, x.mean, numbers(jnp.zeros(q)))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
     return jax.lax.fori_loop(0, num_outer, outer, zeros)
 
 
-def outer_rule(L: Float[Array, "q q"]) -> tuple[Float[Array, "j q"], Float[Array, " j"], Array]:
+def outer_rule(L: Float[Array, "q q ..."]) -> tuple[Float[Array, "j q"], Float[Array, " j"], Array]:
     """Return nodes and weights for the shared numbers, and how many are in use: few where their sds are small.
 
     For three and more it is the rule of McNamee and Stenger of degree five, whatever the sds.
@@ -135,7 +144,7 @@ def _degree_five(q: int) -> tuple[np.ndarray, np.ndarray]:
     return np.array(points), np.array(weights)
 
 
-def _is_narrow(L: Float[Array, "q q"]) -> Array:
+def _is_narrow(L: Float[Array, "q q ..."]) -> Array:
     return jnp.all(jnp.sum(L**2, axis=1) <= NARROW_SHARED**2)
 
 
@@ -149,11 +158,12 @@ def with_derivatives(log_density: Callable[[Rows, Any], Rows]) -> PerRow:
     """Return a function of a point that gives the log-density of every row with its derivatives, by the chain rule.
 
     Args:
-        log_density: (predictors, shared numbers) -> log p of every row; of several shared numbers a stack.
+        log_density: (predictors, shared numbers with axes of rows) -> log p of every row; of several a stack.
     """
 
     def point(eta: Rows, shared: Any) -> RowExpectation:
-        own = jnp.broadcast_to(shared.reshape(*shared.shape, *(1,) * eta.ndim), (*shared.shape, *eta.shape))
+        single = shared.ndim == eta.ndim
+        own = jnp.broadcast_to(shared, eta.shape if single else (shared.shape[0], *eta.shape))
 
         def slopes(eta: Array, own: Array) -> tuple[Array, tuple[Array, Array]]:
             value, pull = jax.vjp(log_density, eta, own)
@@ -163,10 +173,10 @@ def with_derivatives(log_density: Callable[[Rows, Any], Rows]) -> PerRow:
         (value, (d_eta, d_disp)), (_, (d_eta_eta, d_eta_disp)) = jax.jvp(
             slopes, (eta, own), (jnp.ones_like(eta), zero_own)
         )
-        if shared.ndim == 0:
+        if single:
             bend = jax.jvp(slopes, (eta, own), (zero_eta, jnp.ones_like(own)))[1][1][1]
         else:
-            units = [zero_own.at[k].set(1.0) for k in range(shared.shape[0])]
+            units = [zero_own.at[k].set(1.0) for k in range(own.shape[0])]
             bend = jnp.stack([jax.jvp(slopes, (eta, own), (zero_eta, unit))[1][1][1] for unit in units])
         return RowExpectation(value, d_eta, d_eta_eta, d_disp, d_eta_disp, bend)
 

@@ -14,6 +14,7 @@ from natvi.families.binary import BINOMIAL, CLOGLOG, LOGIT, PROBIT
 from natvi.families.count import GEOMETRIC, NEGATIVE_BINOMIAL, POISSON
 from natvi.families.family import Family
 from natvi.families.ordinal import ordinal
+from natvi.families.parts import with_parts, without_parts
 from natvi.families.positive import EXPONENTIAL, GAUSSIAN_LOG, LOGNORMAL, weibull
 from natvi.families.real import GAMMA, GAUSSIAN
 from natvi.families.student import STUDENT_T, student_t
@@ -173,6 +174,8 @@ def _near(word: object, known: Sequence[str]) -> str:
 
 def _reduce(family: Family) -> tuple[Any, ...]:
     """A family of the table travels by its name: compiled functions among its fields cannot be pickled."""
+    if family.parts:
+        return with_parts, (without_parts(family), family.parts)
     if family.settings or _ALL.get((family.name, family.link)) == family:
         return find_family, (family.full_name, family.link)
     return Family, tuple(family)

@@ -39,6 +39,7 @@ from natvi.x64 import float64
 GROUPS, ROWS_EACH, SEED = 40, 8, 11
 DRAWS, WARMUP = 1_500, 500
 SHIFT, RATIO = 0.1, 1.1
+SAME = ("width", "zero:", "phi:")  # what R estimates too, beside the coefficients of the mean
 LABEL, ONLY = "responses", "RESPONSES_ONLY"
 ORDER = sorted(PROBLEMS, key=lambda name: ("ordinal, logit", "zero_inflated_poisson", "student_t").count(name) == 0)
 R_HEAD = """
@@ -102,15 +103,9 @@ def one(name: str, report: Report) -> None:
     report.cell(name, "largest ratio of sds", "beside NUTS", float(ratio.max()))
     estimates = peer(PROBLEMS[name].peer, data)
     if estimates is not None:
-        k = len(estimates)
-        own = np.array([*table["mean"].iloc[:2], *table["mean"][[n for n in table.index if n.startswith("width")]]])
-        sds = np.array([*table["sd"].iloc[:2], *table["sd"][[n for n in table.index if n.startswith("width")]]])
-        report.cell(
-            name,
-            "largest distance of R's estimate, in sds",
-            "beside R",
-            float(np.max(np.abs(own - estimates)[:k] / sds[:k])),
-        )
+        same = [row for row in table.index if row in ("Intercept", "x") or row.startswith(SAME)]
+        distance = np.abs(table["mean"][same] - estimates) / table["sd"][same]
+        report.cell(name, "largest distance of R's estimate, in sds", "beside R", float(distance.max()))
     report.say(f"{name}: {result.method}, shift {shift.max():.3f}, ratio {ratio.max():.3f}, R {estimates}")
 
 

@@ -22,6 +22,7 @@ INNER = np.polynomial.hermite_e.hermegauss(7)
 OUTER = np.polynomial.hermite_e.hermegauss(5)
 NARROW_SHARED = 0.2  # up to this sd five nodes err by 1e-9
 WIDE_STEP, WIDE_COUNT = 0.4, 33  # of the shared numbers: one of them takes the trapezoidal rule, two nine nodes each
+MODERATE = 0.6  # up to this sd nine nodes err by 1e-8
 WIDER = np.polynomial.hermite_e.hermegauss(9)
 
 Rows = Float[Array, "*rows"]
@@ -118,16 +119,21 @@ def outer_rule(L: Float[Array, "q q ..."]) -> tuple[Float[Array, "j q"], Float[A
     if q > 2:
         nodes, weights = _degree_five(q)
         return jnp.asarray(nodes), jnp.asarray(weights), jnp.asarray(len(weights), jnp.int32)
+    t = WIDE_STEP * (np.arange(WIDE_COUNT) - 0.5 * (WIDE_COUNT - 1))
+    trapezoid = t, np.exp(-0.5 * t**2)
+    rules, level = [_product(OUTER, OUTER) if q == 2 else _product(OUTER)], 1 - _is_narrow(L).astype(jnp.int32)
     if q == 1:
-        t = WIDE_STEP * (np.arange(WIDE_COUNT) - 0.5 * (WIDE_COUNT - 1))
-        wide = t[:, None], np.exp(-0.5 * t**2) / np.exp(-0.5 * t**2).sum()
+        rules.append(_product(trapezoid))
     else:
-        wide = _product(WIDER, q)
-    near = _product(OUTER, q)
-    size, few = len(wide[0]), len(near[0])
-    padded = [np.concatenate([part, np.zeros((size - few, *part.shape[1:]))]) for part in near]
-    z, weights = (jnp.where(_is_narrow(L), a, b) for a, b in zip(padded, wide, strict=True))
-    return z, weights, jnp.where(_is_narrow(L), few, size).astype(jnp.int32)
+        # the second may be wide where every row has its own, such as the logit of a zero
+        rules += [_product(WIDER, WIDER), _product(WIDER, trapezoid)]
+        level = jnp.where(jnp.any(jnp.sum(L[1] ** 2, axis=0) > MODERATE**2), 2, level)
+    size = max(len(weights) for _, weights in rules)
+    z, weights = (
+        jnp.stack([np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]))]) for part in parts])[level]
+        for parts in zip(*rules, strict=True)
+    )
+    return z, weights, jnp.asarray([len(weights) for _, weights in rules], jnp.int32)[level]
 
 
 def _degree_five(q: int) -> tuple[np.ndarray, np.ndarray]:
@@ -148,9 +154,9 @@ def _is_narrow(L: Float[Array, "q q ..."]) -> Array:
     return jnp.all(jnp.sum(L**2, axis=1) <= NARROW_SHARED**2)
 
 
-def _product(rule: tuple[np.ndarray, np.ndarray], q: int) -> tuple[np.ndarray, np.ndarray]:
-    grids = np.meshgrid(*[rule[0]] * q, indexing="ij")
-    weights = np.meshgrid(*[rule[1] / rule[1].sum()] * q, indexing="ij")
+def _product(*rules: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
+    grids = np.meshgrid(*[nodes for nodes, _ in rules], indexing="ij")
+    weights = np.meshgrid(*[own / own.sum() for _, own in rules], indexing="ij")
     return np.stack([g.ravel() for g in grids], axis=1), np.prod([g.ravel() for g in weights], axis=0)
 
 

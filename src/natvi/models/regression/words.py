@@ -45,6 +45,7 @@ DISTRIBUTIONS = {
     "hurdle_negative_binomial": "Hurdle(π, NegativeBinomial({mean}, φ) > 0)",
 }
 LINKS = {"identity": "{mean}", "log": "log {mean}", "logit": "logit {mean}", "probit": "Φ<sup>-1</sup>({mean})"}
+SYMBOLS = {"zero": "π", "sigma": "σ", "phi": "φ"}
 MOST_TERMS = 12
 
 
@@ -149,7 +150,7 @@ def _equations(response: str, family: Family, names: tuple[str, ...], bars: list
     terms = _terms("β", list(own))
     lines, letters = [], "uvwst"
     for part, columns, letter in zip(family.parts, parts, "γδε", strict=False):
-        number = f"{part.extra.scale} {part.extra.name}<sub>i</sub>"
+        number = f"{part.extra.scale} {SYMBOLS.get(part.extra.name, part.extra.name)}<sub>i</sub>"
         lines.append(f"{number} = {' + '.join(_terms(letter, _bare(columns)))}")
     for at, bar in enumerate(bars):
         letter, group = letters[at % len(letters)], html.escape(bar.group)

@@ -51,7 +51,7 @@ _OTHER_NAMES = {
 _NAME_OF = {"".join(name.split("_")): name for name in _NAMES}
 _NAME_OF |= {"".join(other.split("_")): name for name, others in _OTHER_NAMES.items() for other in others}
 CATEGORICAL = (
-    "Unordered categories have several predictors in every row, natvi's rows have one. Fit each category against a "
+    "Unordered categories have a predictor each in every row, which is not there. Fit each category against a "
     "reference with family='bernoulli' on the rows of these two, whose estimates stay close to the joint ones (Begg "
     "and Gray 1984); ordered categories are family='ordinal'."
 )

@@ -95,6 +95,8 @@ def test_stacked_rows_agree_with_dense_quadrature(case: Case):
     rng = np.random.default_rng(2)
     A = 0.2 * rng.standard_normal((d, d)) + 0.15 * np.eye(d)
     m, S = 0.3 * rng.standard_normal(d), A @ A.T
+    if case.name == "student_t":  # whose singularities are near where sigma may be small
+        S = 0.1 * S
     if case.last_sd:
         scale = np.append(np.ones(d - 1), case.last_sd / np.sqrt(S[-1, -1]))
         S = S * np.outer(scale, scale)

@@ -55,14 +55,16 @@ def whitened(x: PredictorMoments) -> tuple[Float[Array, "q ..."], Float[Array, "
     single = x.covariance.ndim == x.mean.ndim
     mean = x.disp_mean[None] if single else x.disp_mean
     q = mean.shape[0]
-    L = small_root(jnp.reshape(x.disp_variance, (q, q, *mean.shape[1:])))
-    covariance = jnp.reshape(x.covariance, (q, *x.mean.shape))
+    # the last number stands alone on its axis, which may be a wide one: the root is upper triangular
+    back = slice(None, None, -1)
+    S = jnp.reshape(x.disp_variance, (q, q, *mean.shape[1:]))[back, back]
+    L, covariance = small_root(S), jnp.reshape(x.covariance, (q, *x.mean.shape))[back]
     w: list[Array] = []
     for k in range(q):
         entry = covariance[k] - sum((L[k, j] * w[j] for j in range(k)), jnp.zeros(()))
         w.append(jnp.where(L[k, k] > 0, entry / jnp.where(L[k, k] > 0, L[k, k], 1.0), 0.0))
     rest = x.variance - sum(each**2 for each in w)
-    return mean, L, jnp.stack(w), jnp.sqrt(jnp.maximum(rest, 0.0))
+    return mean, L[back, back], jnp.stack(w[::-1]), jnp.sqrt(jnp.maximum(rest, 0.0))
 
 
 def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, "..."] | float) -> RowExpectation:

@@ -278,9 +278,9 @@ def _there(values: Float[Array, "..."] | None) -> Float[Array, "..."]:
 
 def _concave(H: list[list[Array]]) -> list[list[Array]]:
     """Return second derivatives, of rows that are not concave the diagonal's negative part alone."""
-    k = len(H)
-    root = small_blocks.cholesky(-jnp.stack([jnp.stack(row) for row in H]))
-    fine = jnp.all(jnp.isfinite(jnp.reshape(root, (k * k, *root.shape[2:]))), axis=0)
+    k, shape = len(H), H[0][0].shape
+    root = small_blocks.cholesky(-jnp.reshape(jnp.stack([jnp.stack(row) for row in H]), (k, k, -1)))
+    fine = jnp.reshape(jnp.all(jnp.isfinite(root), axis=(0, 1)), shape)
     return [
         [jnp.where(fine, H[a][b], jnp.minimum(H[a][a], 0.0) if a == b else 0.0) for b in range(k)] for a in range(k)
     ]

@@ -23,10 +23,9 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.formula.frames import as_frame
 from natvi.formula.grouping.levels import RandomTerm, TermDesign, groupings, level_rows
 from natvi.formula.left_side import LeftSide, read_left_side
-from natvi.formula.parts import check_part, renamed
 from natvi.formula.raw_columns import Array, check_finite, check_text, listing
 from natvi.formula.syntax import is_binary, parse, render, summands, syntax_error, ungroup, walk
-from natvi.formula.term_recipes import build_part, check_recipe, offset_expressions
+from natvi.formula.term_recipes import build_part, check_part, check_recipe, offset_expressions, renamed
 from natvi.formula.terms import column_names, expand_terms, roles_of
 from natvi.formula.training_table import check_size, complete_rows, group_rows, prepare_table, sample_rows
 from natvi.formula.weights import read_weights
@@ -277,8 +276,7 @@ def build_design(
         weights: Name of a column, or one number for each row of `data`: how often the row counts. Rows of
             weight zero are left out; a missing weight is a missing value of its row.
         max_columns: Largest number of columns that factors may lead to.
-        parts: Further formulas of the same response by their names, with the groups of the first or without
-            (`natvi.formula.parts`).
+        parts: Further formulas of the same response by their names, with the groups of the first or without.
 
     Returns:
         The arrays, and the recipe that rebuilds them for new data.

@@ -7,7 +7,6 @@ from typing import Any
 from natvi.families.family import Extra, Family, Part
 from natvi.families.parts import PARTS, find_part, with_parts
 from natvi.formula.design import Design, Formula, PartDesign, build_design, parse_formula
-from natvi.formula.parts import right_side
 
 ALONE = (
     "Formulas of the dispersion and of zeros are for natvi.glm and natvi.glmm on a table in one piece: leave "
@@ -18,6 +17,21 @@ ALONE = (
 def given_parts(dispersion: Any, zero: Any) -> dict[str, Any]:
     """Return the formulas that were given, by the words at the doors."""
     return {word: text for word, text in zip(PARTS, (dispersion, zero), strict=True) if text is not None}
+
+
+def right_side(text: Any, word: str) -> str:
+    """Return what stands right of `~` in a formula without a response, or say how one is written.
+
+    Example:
+        >>> right_side("~ x + (1 | g)", "zero")
+        'x + (1 | g)'
+    """
+    if not isinstance(text, str) or not text.strip().startswith("~") or not text.strip()[1:].strip():
+        raise ValueError(
+            f"{word}= takes a formula without a response, such as {word}='~ x', not {text!r}. Leave it out for one "
+            "number that all rows share."
+        )
+    return text.strip()[1:].strip()
 
 
 def refuse_parts(given: Mapping[str, Any]) -> None:

@@ -13,10 +13,10 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
 from natvi.models.regression.coordinates import Coordinates
+from natvi.models.regression.family.part_priors import part_defaults
 from natvi.models.regression.names import extra_names, sd_names
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.default import default_fixed, default_scales
-from natvi.models.regression.prior.parts import part_defaults
 from natvi.models.regression.prior.response_scale import response_scale
 from natvi.models.regression.prior.scale_settings import ScaleNames
 from natvi.models.regression.prior.scales import ScalePriors, place_scales

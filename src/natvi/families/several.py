@@ -19,7 +19,8 @@ from natvi.families.rows import PredictorMoments, RowExpectation
 LOG_ACCURACY, LARGEST_STEP, REACH = 22.0, 0.95, 6.8
 NARROW, WIDEST = 0.3, 40.0  # of an sd over the strip: up to the first few nodes do, beyond the second no more are taken
 INNER = np.polynomial.hermite_e.hermegauss(7)
-OUTER = np.polynomial.hermite_e.hermegauss(5)
+FEWEST, OUTER = np.polynomial.hermite_e.hermegauss(3), np.polynomial.hermite_e.hermegauss(5)
+TINY_SHARED = 0.06  # up to this sd three nodes err by 1e-9
 NARROW_SHARED = 0.2  # up to this sd five nodes err by 1e-9
 WIDE_STEP, WIDE_COUNT = 0.4, 33  # of the shared numbers: one of them takes the trapezoidal rule, two nine nodes each
 MODERATE = 0.6  # up to this sd nine nodes err by 1e-8
@@ -78,7 +79,7 @@ def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ".
     """
     mean, L, w, s = whitened(x)
     q = mean.shape[0]
-    z_outer, weights, num_outer = outer_rule(L)
+    z_outer, weights, num_outer = outer_rule(L, jnp.max(jnp.abs(w) / strip))
     ratio = jnp.max(jnp.where(jnp.isnan(s), 0.0, s) / strip)
     narrow = ratio <= NARROW
     a = 1.0 / jnp.clip(ratio, 1.0 / 6.0, WIDEST)
@@ -93,27 +94,45 @@ def expected_over_several(f: PerRow, x: PredictorMoments, strip: Float[Array, ".
         found = jnp.reshape(found, (*found.shape, *(1,) * (1 + x.mean.ndim - found.ndim)))
         return found[0] if q == 1 else found
 
-    def outer(j: Array, total: RowExpectation) -> RowExpectation:
+    def outer(j: Array, total: Any) -> Any:
         z = z_outer[j]
         here = numbers(z)
         centre = x.mean + jnp.tensordot(z, w, axes=1)
 
-        def inner(k: Array, total: RowExpectation) -> RowExpectation:
+        def inner(k: Array, total: Any) -> Any:
             t = h * (k - 0.5 * (count - 1))
             place = jnp.minimum(k, few - 1)
             at = jnp.where(narrow, nodes[place], t)
             weight = jnp.where(narrow, node_weights[place], h / jnp.sqrt(2 * jnp.pi) * jnp.exp(-0.5 * t**2))
-            return jax.tree.map(lambda a, b: a + weights[j] * weight * b, total, f(centre + s * at, here))
+            return jax.tree.map(lambda a, b: a + weights[j] * weight * b, total, _apart(f(centre + s * at, here)))
 
         return jax.lax.fori_loop(0, count, inner, total)
 
     shape = jax.eval_shape(f, x.mean, numbers(jnp.zeros(q)))
     zeros = jax.tree.map(lambda a: jnp.zeros(a.shape, a.dtype), shape)
-    return jax.lax.fori_loop(0, num_outer, outer, zeros)
+    found = jax.lax.fori_loop(0, num_outer, outer, _apart(zeros))
+    return _together(found, q)
 
 
-def outer_rule(L: Float[Array, "q q ..."]) -> tuple[Float[Array, "j q"], Float[Array, " j"], Array]:
+def _apart(found: RowExpectation) -> Any:
+    """Return the parts of an expectation row by row: stacks in a loop would be copied, not added to."""
+    n = found.value.ndim
+    return RowExpectation(*(list(part.reshape(-1, *part.shape[part.ndim - n :])) for part in found))  # type: ignore[union-attr]
+
+
+def _together(found: Any, q: int) -> RowExpectation:
+    """Return the parts stacked again."""
+    first, second, third, d, mixed, bend = found
+    if q == 1:
+        return RowExpectation(*(part[0] for part in found))
+    square = jnp.stack(bend).reshape(q, q, *bend[0].shape)
+    return RowExpectation(first[0], second[0], third[0], jnp.stack(d), jnp.stack(mixed), square)
+
+
+def outer_rule(L: Float[Array, "q q ..."], drift: Array) -> tuple[Float[Array, "j q"], Float[Array, " j"], Array]:
     """Return nodes and weights for the shared numbers, and how many are in use: few where their sds are small.
+
+    `drift` is how far the predictor moves with them, an sd over its strip.
 
     For three and more it is the rule of McNamee and Stenger of degree five, whatever the sds.
     """
@@ -123,13 +142,17 @@ def outer_rule(L: Float[Array, "q q ..."]) -> tuple[Float[Array, "j q"], Float[A
         return jnp.asarray(nodes), jnp.asarray(weights), jnp.asarray(len(weights), jnp.int32)
     t = WIDE_STEP * (np.arange(WIDE_COUNT) - 0.5 * (WIDE_COUNT - 1))
     trapezoid = t, np.exp(-0.5 * t**2)
-    rules, level = [_product(OUTER, OUTER) if q == 2 else _product(OUTER)], 1 - _is_narrow(L).astype(jnp.int32)
+    variances = jnp.sum(L**2, axis=1)
+    widest = jnp.max(variances)
+    rules = [_product(*[FEWEST] * q), _product(*[OUTER] * q)]
+    still = (widest <= TINY_SHARED**2) & (drift <= TINY_SHARED)
+    level = jnp.where(still, 0, jnp.where(widest <= NARROW_SHARED**2, 1, 2))
     if q == 1:
         rules.append(_product(trapezoid))
     else:
         # the second may be wide where every row has its own, such as the logit of a zero
         rules += [_product(WIDER, WIDER), _product(WIDER, trapezoid)]
-        level = jnp.where(jnp.any(jnp.sum(L[1] ** 2, axis=0) > MODERATE**2), 2, level)
+        level = jnp.where(jnp.max(variances[1]) > MODERATE**2, 3, level)
     size = max(len(weights) for _, weights in rules)
     z, weights = (
         jnp.stack([np.concatenate([part, np.zeros((size - len(part), *part.shape[1:]))]) for part in parts])[level]
@@ -150,10 +173,6 @@ def _degree_five(q: int) -> tuple[np.ndarray, np.ndarray]:
                 points += [sign * unit[k] + unit[other], sign * unit[k] - unit[other]]
                 weights += [1 / 36, 1 / 36]
     return np.array(points), np.array(weights)
-
-
-def _is_narrow(L: Float[Array, "q q ..."]) -> Array:
-    return jnp.all(jnp.sum(L**2, axis=1) <= NARROW_SHARED**2)
 
 
 def _product(*rules: tuple[np.ndarray, np.ndarray]) -> tuple[np.ndarray, np.ndarray]:

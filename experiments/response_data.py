@@ -60,9 +60,9 @@ PROBLEMS = {
         peer="unlist(fixef(glmmTMB(y ~ x + (1 | g), d, family = nbinom2(), dispformula = ~z))[c('cond', 'disp')])",
         dispersion="~ z",
     ),
-    "ordinal, logit": Problem("ordinal", peer="polr_like(clmm(factor(y) ~ x + (1 | g), data = d))"),
+    "ordinal, logit": Problem("ordinal", peer="polr_like(ordinal::clmm(factor(y) ~ x + (1 | g), data = d))"),
     "ordinal, probit": Problem(
-        "ordinal", "probit", peer="polr_like(clmm(factor(y) ~ x + (1 | g), data = d, link = 'probit'))"
+        "ordinal", "probit", peer="polr_like(ordinal::clmm(factor(y) ~ x + (1 | g), data = d, link = 'probit'))"
     ),
 }
 

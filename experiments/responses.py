@@ -43,7 +43,7 @@ SAME = ("width", "zero:", "phi:")  # what R estimates too, beside the coefficien
 LABEL, ONLY = "responses", "RESPONSES_ONLY"
 ORDER = sorted(PROBLEMS, key=lambda name: ("ordinal, logit", "zero_inflated_poisson", "student_t").count(name) == 0)
 R_HEAD = """
-suppressPackageStartupMessages({library(glmmTMB); library(lme4); library(ordinal)})
+suppressPackageStartupMessages({library(glmmTMB); library(lme4)})
 polr_like <- function(m) { a <- m$alpha; c(-a[1], m$beta, diff(a)) }
 d <- read.csv("%s")
 cat(jsonlite_free(as.numeric(%s)))

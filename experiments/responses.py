@@ -61,10 +61,11 @@ def run(report: Report) -> None:
         return
     parts: dict[str, Callable[[Report], None]] = {"zero-inflated counts": zeros, "InstEval": ratings}
     parts |= {name: partial(one, name) for name in ORDER}
-    only = os.environ.get(ONLY, "")
+    only, left = os.environ.get(ONLY, ""), []
     for name, fill in parts.items():
         file = re.sub(r"\W+", "-", name).strip("-")
         if only and not is_kept(LABEL, file) and file not in only.split(","):
+            left.append(name)
             continue
         try:
             found = keep(LABEL, file, settings, partial(_part, name, fill))
@@ -74,6 +75,8 @@ def run(report: Report) -> None:
             continue
         report.cells += found["cells"]
         report.notes += found["notes"]
+    if left:
+        report.note(f"Not run yet: {', '.join(left)}.")
 
 
 def _part(name: str, fill: Callable[[Report], None], checkpoint: Path) -> dict[str, Any]:

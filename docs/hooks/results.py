@@ -140,4 +140,5 @@ def hosts() -> str:
 MAKERS = {
     **{"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables},
     "hosts": hosts,
+    "responses": responses,
 }

@@ -69,7 +69,9 @@ def calibration() -> str:
 
 def responses() -> str:
     found = read("responses")
-    beside = pivot([c for c in found["cells"] if c["metric"] == "beside NUTS"], "ours", "family")
+    beside = pivot(
+        [c for c in found["cells"] if c["metric"] == "beside NUTS" and c["column"] != "of"], "ours", "family"
+    )
     checks = [c for c in found["cells"] if "verdict on the model" in str(c["column"])]
     lines = [[str(c["row"]), str(c["column"]).rpartition(", ")[2], str(c["ours"])] for c in checks]
     return "\n\n".join([beside, table(["data", "family", "verdict on the model"], lines)])

@@ -74,7 +74,7 @@ def words(y: np.ndarray, family: str, mean: np.ndarray, log_dispersion: float | 
 
 def test_overdispersion_asks_for_the_negative_binomial() -> None:
     mean = np.full(N, 5.0)
-    y = draw_responses("negative_binomial", mean[None], np.zeros(1), None, np.random.default_rng(2))[0]
+    y = draw_responses("negative_binomial", mean[None], np.zeros((1, 1)), None, np.random.default_rng(2))[0]
     assert "family='negative_binomial'" in words(y, "poisson", mean)
 
 

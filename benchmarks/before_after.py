@@ -1,7 +1,8 @@
 """natvi's own seconds in two checkouts, call by call in turns: `python -m benchmarks.before_after OLD NEW`.
 
-Each checkout answers from processes of its own that stay warm, with its own sources and its own benchmarks; the two
-take turns within one run, and the fastest call of each counts. No peers. A figure above 1.10 is marked.
+Each checkout answers from processes of its own that stay warm, with its own sources, and where a benchmark calls parts
+whose names have changed with its own benchmarks. The two take turns within one run, and the fastest call of each
+counts. No peers. A figure above 1.10 is marked.
 
 A run may be cut into pieces, by benchmark and by problem: with `--json` each figure is added to the file as soon as it
 is measured, in place of an earlier one of the same name.
@@ -138,7 +139,7 @@ def glmm_figures(trees: tuple[Path, Path], quick: bool, names: set[str] | None =
             path = Path(folder) / "data.csv"
             problem.load().to_csv(path, index=False)
             for threads in thread_counts():
-                with _pair(trees, threads, "benchmarks.natvi_worker") as workers:
+                with _pair(trees, threads, "benchmarks.mixed_caller", where=report.ROOT) as workers:
                     for worker in workers:
                         worker.ask("load", path)
                     for method in _methods(problem.name, threads, quick):
@@ -183,11 +184,14 @@ def _figure(name: str, calls: list[list[dict[str, Any]]]) -> Figure:
 
 
 @contextlib.contextmanager
-def _pair(trees: tuple[Path, Path], threads: int, module: str, *words: str) -> Iterator[list[Worker]]:
+def _pair(
+    trees: tuple[Path, Path], threads: int, module: str, *words: str, where: Path | None = None
+) -> Iterator[list[Worker]]:
+    """Start a process for each checkout, with its natvi; `where` is the checkout whose benchmarks are used."""
     with contextlib.ExitStack() as stack:
         yield [
             stack.enter_context(
-                Worker(_command(tree, "-m", module, *words), threads, {"PYTHONPATH": str(tree / "src")})
+                Worker(_command(where or tree, "-m", module, *words), threads, {"PYTHONPATH": str(tree / "src")})
             )
             for tree in trees
         ]

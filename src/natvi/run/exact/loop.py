@@ -117,9 +117,7 @@ def climb(
         lead = Lead(pace, interruption, keeper, hosts)
         if keeper is not None:
             lead.save_first(current)
-        before = (
-            0 if state is None else int(current.ascent.evaluated)
-        )  # to look at a fresh state would be to wait for it
+        before = 0 if state is None else int(current.ascent.evaluated)  # to look at a fresh one would be to wait
         current = in_chunks(
             lambda state, limit: run_chunk(system, state, limit, np.float64(tolerance)),
             current,

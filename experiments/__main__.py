@@ -20,6 +20,7 @@ LABELS = (
     "slopes",
     "responses",
     "responsetimes",
+    "responsecalibration",
 )
 SEED = 20_240_701
 

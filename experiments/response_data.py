@@ -4,11 +4,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from scipy.special import expit
+from scipy.special import expit, logit
 
 import natvi
 
-BETA, EFFECT_SD = (0.4, 0.5), 0.6
+BETA, EFFECT_SD, PART_SLOPE = (0.4, 0.5), 0.6, 0.7
 
 
 class Problem(NamedTuple):
@@ -18,15 +18,17 @@ class Problem(NamedTuple):
         family: For natvi.
         link: For natvi.
         left: The left side of the formula.
-        peer: The fit in R, a call of the data frame d; empty where R has none.
-        names: The names of R's estimates, in the order in which it gives them.
-        sign: Of each, and what it is multiplied by, in natvi's terms.
+        peer: The fit in R, a call of the data frame d that gives the coefficients; empty where R has none.
+        zero: A formula of the zeros.
+        dispersion: A formula of the dispersion.
     """
 
     family: str
     link: str | None = None
     left: str = "y"
     peer: str = ""
+    zero: str | None = None
+    dispersion: str | None = None
 
 
 TMB = "fixef(glmmTMB(y ~ x + (1 | g), d, family = {}{}))$cond"
@@ -48,9 +50,19 @@ PROBLEMS = {
     "hurdle_negative_binomial": Problem(
         "hurdle_negative_binomial", peer=TMB.format("truncated_nbinom2()", ", ziformula = ~1")
     ),
-    "ordinal, logit": Problem("ordinal", peer="polr_like(clmm(factor(y) ~ x + (1 | g), data = d))"),
+    "zero_inflated_poisson, zero ~ z": Problem(
+        "zero_inflated_poisson",
+        peer="unlist(fixef(glmmTMB(y ~ x + (1 | g), d, family = poisson(), ziformula = ~z))[c('cond', 'zi')])",
+        zero="~ z",
+    ),
+    "negative_binomial, dispersion ~ z": Problem(
+        "negative_binomial",
+        peer="unlist(fixef(glmmTMB(y ~ x + (1 | g), d, family = nbinom2(), dispformula = ~z))[c('cond', 'disp')])",
+        dispersion="~ z",
+    ),
+    "ordinal, logit": Problem("ordinal", peer="polr_like(ordinal::clmm(factor(y) ~ x + (1 | g), data = d))"),
     "ordinal, probit": Problem(
-        "ordinal", "probit", peer="polr_like(clmm(factor(y) ~ x + (1 | g), data = d, link = 'probit'))"
+        "ordinal", "probit", peer="polr_like(ordinal::clmm(factor(y) ~ x + (1 | g), data = d, link = 'probit'))"
     ),
 }
 
@@ -61,7 +73,10 @@ def simulate(name: str, groups: int, rows_each: int, seed: int) -> pd.DataFrame:
     n = groups * rows_each
     g, x = np.repeat(np.arange(groups), rows_each), rng.standard_normal(n)
     eta = BETA[0] + BETA[1] * x + (EFFECT_SD * rng.standard_normal(groups))[g]
-    frame = pd.DataFrame({"y": _draw(PROBLEMS[name], eta, rng), "x": x, "g": g})
+    problem, z = PROBLEMS[name], np.zeros(n)
+    if problem.zero or problem.dispersion:
+        z = rng.standard_normal(n)
+    frame = pd.DataFrame({"y": _draw(problem, eta, z, rng), "x": x, "g": g, "z": z})
     if "censored" in name:
         end = rng.exponential(4.0, n)
         frame["status"] = (frame["y"] <= end).astype(int)
@@ -69,11 +84,13 @@ def simulate(name: str, groups: int, rows_each: int, seed: int) -> pd.DataFrame:
     return frame
 
 
-def _draw(problem: Problem, eta: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def _draw(problem: Problem, eta: np.ndarray, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw responses; 0.3 of them are zeros, and phi is 2, where z is zero."""
     n, mu, family = len(eta), np.exp(eta), problem.family
+    phi, share = 2.0 * np.exp(PART_SLOPE * z), expit(logit(0.3) + PART_SLOPE * z)
 
     def counts() -> np.ndarray:
-        return rng.poisson(mu * rng.gamma(2.0, 0.5, n) if "negative" in family else mu)
+        return rng.poisson(mu * rng.gamma(phi, 1.0 / phi) if "negative" in family else mu)
 
     if family.startswith("hurdle"):
         y = counts()
@@ -81,7 +98,7 @@ def _draw(problem: Problem, eta: np.ndarray, rng: np.random.Generator) -> np.nda
             y = np.where(y == 0, counts(), y)
         return np.where(rng.uniform(size=n) < 0.3, 0, y)
     if family.startswith("zero"):
-        return np.where(rng.uniform(size=n) < 0.3, 0, counts())
+        return np.where(rng.uniform(size=n) < share, 0, counts())
     if family == "ordinal":
         latent = eta + (rng.standard_normal(n) if problem.link == "probit" else rng.logistic(size=n))
         return 1 + np.sum(latent[:, None] > np.array([-0.5, 0.6, 1.4, 2.5]), axis=1)
@@ -101,4 +118,5 @@ def _draw(problem: Problem, eta: np.ndarray, rng: np.random.Generator) -> np.nda
 def model_of(name: str, data: pd.DataFrame) -> Any:
     """Return the mixed model of a problem."""
     problem = PROBLEMS[name]
-    return natvi.glmm(f"{problem.left} ~ x + (1 | g)", data, family=problem.family, link=problem.link)
+    parts = {"zero": problem.zero, "dispersion": problem.dispersion}
+    return natvi.glmm(f"{problem.left} ~ x + (1 | g)", data, family=problem.family, link=problem.link, **parts)

@@ -67,6 +67,16 @@ def calibration() -> str:
     return pivot([c for c in cells if not str(c["column"]).startswith("within")], "ours", "parameter")
 
 
+def responses() -> str:
+    found = read("responses")
+    beside = pivot(
+        [c for c in found["cells"] if c["metric"] == "beside NUTS" and c["column"] != "of"], "ours", "family"
+    )
+    checks = [c for c in found["cells"] if "verdict on the model" in str(c["column"])]
+    lines = [[str(c["row"]), str(c["column"]).rpartition(", ")[2], str(c["ours"])] for c in checks]
+    return "\n\n".join([beside, table(["data", "family", "verdict on the model"], lines)])
+
+
 def tables() -> str:
     parts = []
     for label in TABLES:
@@ -132,4 +142,5 @@ def hosts() -> str:
 MAKERS = {
     **{"posteriors": posteriors, "speed": speed, "verdicts": verdicts, "calibration": calibration, "tables": tables},
     "hosts": hosts,
+    "responses": responses,
 }

@@ -186,7 +186,7 @@ def test_densities_draws_and_moments(case: Case):
     eta = jnp.full(n, case.eta)
     mean, variance = float(family.response_mean(eta[0], disp)), float(family.response_variance(eta[0], disp))
     own = np.full((1, n), case.eta)
-    shared = None if disp is None else np.asarray(disp)[..., None]
+    shared = None if disp is None else np.asarray(disp)[..., None, None]
     of_numpy = draw_rows(family, own, shared, None, np.random.default_rng(1))
     for draws in (quick_jit(family.draw)(jax.random.key(0), eta, disp), of_numpy):
         draws = np.ravel(np.asarray(draws))

@@ -15,7 +15,7 @@ N, DRAWS = 400, 200
 
 def replicated(y: np.ndarray, family: str, mean: np.ndarray, log_dispersion: float | None = None) -> Replicated:
     means = np.tile(mean, (DRAWS, 1))
-    disp = None if log_dispersion is None else np.full(DRAWS, log_dispersion)
+    disp = None if log_dispersion is None else np.full((DRAWS, 1), log_dispersion)
     variance = {
         "poisson": means,
         "bernoulli": means * (1 - means),
@@ -32,7 +32,7 @@ def replicated(y: np.ndarray, family: str, mean: np.ndarray, log_dispersion: flo
 )
 def test_data_of_the_model_are_good(family: str, log_dispersion: float | None) -> None:
     mean = np.linspace(0.1, 0.9, N) * (1.0 if family == "bernoulli" else 8.0)
-    disp = None if log_dispersion is None else np.full(1, log_dispersion)
+    disp = None if log_dispersion is None else np.full((1, 1), log_dispersion)
     alarms = 0
     for seed in range(20):
         y = draw_responses(family, mean[None], disp, None, np.random.default_rng(seed))[0]
@@ -59,7 +59,7 @@ def test_replicated_responses_have_the_moments_of_their_family() -> None:
         ("gamma", 9.0 / 2),
         ("gaussian", 4),
     ):
-        disp = None if family == "poisson" else np.full(20_000, np.log(2.0))
+        disp = None if family == "poisson" else np.full((20_000, 1), np.log(2.0))
         drawn = draw_responses(family, mean, disp, None, rng)
         assert drawn.mean() == pytest.approx(3.0, abs=0.1) and drawn.var() == pytest.approx(variance, rel=0.06)
     drawn = draw_responses("binomial", np.full((20_000, 1), 0.3), None, np.array([10.0]), rng)
@@ -74,7 +74,7 @@ def words(y: np.ndarray, family: str, mean: np.ndarray, log_dispersion: float | 
 
 def test_overdispersion_asks_for_the_negative_binomial() -> None:
     mean = np.full(N, 5.0)
-    y = draw_responses("negative_binomial", mean[None], np.zeros(1), None, np.random.default_rng(2))[0]
+    y = draw_responses("negative_binomial", mean[None], np.zeros((1, 1)), None, np.random.default_rng(2))[0]
     assert "family='negative_binomial'" in words(y, "poisson", mean)
 
 

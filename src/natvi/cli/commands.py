@@ -32,7 +32,9 @@ def show(path: Annotated[Path, SAVED]) -> None:
 def predict(
     path: Annotated[Path, SAVED],
     data: Annotated[Path, DATA],
-    kind: Annotated[str, typer.Option(help="response, link, or predictive for new observations.")] = "response",
+    kind: Annotated[
+        str, typer.Option(help="response, link, predictive for new observations, probabilities of categories.")
+    ] = "response",
     groups: Annotated[str, typer.Option(help="known, new or population.")] = "known",
     prob: Annotated[float, typer.Option(help="The probability of the intervals.")] = 0.95,
     out: Annotated[Path | None, typer.Option(help="A CSV file; by default the standard output.")] = None,

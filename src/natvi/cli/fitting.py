@@ -45,6 +45,10 @@ def fit(
     structure: Annotated[str | None, typer.Option(help="Without groups: auto, dense or diagonal.")] = None,
     weights: Annotated[str | None, typer.Option(help="A column that says how often each row counts.")] = None,
     missing: Annotated[str, typer.Option(help="Rows with missing values: drop or error.")] = "drop",
+    dispersion: Annotated[str | None, typer.Option(help='A formula of the dispersion, such as "~ x".')] = None,
+    zero: Annotated[
+        str | None, typer.Option(help='A formula of the zeros of zero-inflated and hurdle families, such as "~ x".')
+    ] = None,
     optimizer: Annotated[
         str | None,
         typer.Option(
@@ -89,7 +93,11 @@ def fit(
     find_family(family, link)
     grouped = has_random_effects(formula)
     check_places(out, report, json_file, checkpoint)
-    options = _given(link=link, weights=weights) | {"family": family, "prior": _number(prior), "missing": missing}
+    options = _given(link=link, weights=weights, dispersion=dispersion, zero=zero) | {
+        "family": family,
+        "prior": _number(prior),
+        "missing": missing,
+    }
     steps = _given(order=order, step_size=step_size, num_samples=num_samples, batch_size=batch_size)
     loop = _given(max_steps=max_steps, tolerance=tolerance, checkpoint=checkpoint)
     if grouped:

@@ -40,6 +40,22 @@ class Extra(NamedTuple):
         return {1.0: "{}", -0.5: "1/sqrt({})", -1.0: "1/{}"}[self.power].format(self.name)
 
 
+class Part(NamedTuple):
+    """A number beside the mean with a linear predictor of its own, of its coordinate (`natvi.families.parts`).
+
+    Attributes:
+        place: Among the numbers that the family's functions take.
+        extra: What it is.
+        columns: How many coefficients it has.
+        effects: How many random effects.
+    """
+
+    place: int
+    extra: Extra
+    columns: int
+    effects: int
+
+
 class Family(NamedTuple):
     """A response distribution with its link; hashable, so that compiled code is shared between fits.
 
@@ -63,6 +79,8 @@ class Family(NamedTuple):
         quadratic: Whether log p is quadratic in eta, so that Gaussian effects stay Gaussian.
         discrete: Whether responses are counts or classes.
         settings: Numbers that are part of the family: degrees of freedom, the number of categories.
+        parts: Numbers beside the mean that have a linear predictor of their own; they are not among the extras, and
+            stand where they did in the dispersion that the functions take.
     """
 
     name: str
@@ -82,6 +100,7 @@ class Family(NamedTuple):
     quadratic: bool = False
     discrete: bool = False
     settings: tuple[float, ...] = ()
+    parts: tuple[Part, ...] = ()
 
     @property
     def full_name(self) -> str:
@@ -123,6 +142,8 @@ def no_normaliser(y: Float[Array, "*rows"], disp: Float[Array, "..."] | None) ->
 @cache
 def concave(family: Any) -> Any:
     """Return the family with its expected curvature cut to where log p is concave: for places to start from."""
+    if hasattr(family, "made_concave"):
+        return family.made_concave()
     if not isinstance(family, Family) or family.log_concave:  # what is no row of the table counts as concave
         return family
 

@@ -89,7 +89,7 @@ def _logit_expected(K: int) -> Callable[[Array, PredictorMoments], RowExpectatio
 
     def expected(y: Array, x: PredictorMoments) -> RowExpectation:
         mean, L, w, s = whitened(x)
-        nodes, weights, count = outer_rule(L)
+        nodes, weights, count = outer_rule(L, jnp.max(jnp.abs(w)) / jnp.pi)
         first, last = y < 1.5, y > K - 0.5
         k = jnp.arange(2, K).reshape(-1, *(1,) * y.ndim)
         below = jnp.stack([k <= y - 1, k <= y], axis=1).astype(y.dtype)  # (q, 2, *rows)

@@ -159,8 +159,8 @@ def _free_expected(y: Array, x: PredictorMoments) -> RowExpectation:
     found = expected_over_several(lambda eta, disp: _free_point(y, eta, disp), x, strip)
 
     def constants(b: Array) -> tuple[Array, Array, Array]:
-        slope = jax.grad(lambda at: _constant(jnp.exp(at)))
-        return _constant(jnp.exp(b)), slope(b), jax.grad(slope)(b)
+        slope = jax.grad(lambda at: jnp.sum(_constant(jnp.exp(at))))
+        return _constant(jnp.exp(b)), slope(b), jax.grad(lambda at: jnp.sum(slope(at)))(b)
 
     value, slope, bend = expected_over_scalar(constants, mean[1], variance[1, 1])
     assert found.d_disp is not None and found.d_disp_disp is not None

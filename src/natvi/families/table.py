@@ -14,6 +14,7 @@ from natvi.families.binary import BINOMIAL, CLOGLOG, LOGIT, PROBIT
 from natvi.families.count import GEOMETRIC, NEGATIVE_BINOMIAL, POISSON
 from natvi.families.family import Family
 from natvi.families.ordinal import ordinal
+from natvi.families.parts import with_parts, without_parts
 from natvi.families.positive import EXPONENTIAL, GAUSSIAN_LOG, LOGNORMAL, weibull
 from natvi.families.real import GAMMA, GAUSSIAN
 from natvi.families.student import STUDENT_T, student_t
@@ -50,7 +51,7 @@ _OTHER_NAMES = {
 _NAME_OF = {"".join(name.split("_")): name for name in _NAMES}
 _NAME_OF |= {"".join(other.split("_")): name for name, others in _OTHER_NAMES.items() for other in others}
 CATEGORICAL = (
-    "Unordered categories have several predictors in every row, natvi's rows have one. Fit each category against a "
+    "Unordered categories have a predictor each in every row, which is not there. Fit each category against a "
     "reference with family='bernoulli' on the rows of these two, whose estimates stay close to the joint ones (Begg "
     "and Gray 1984); ordered categories are family='ordinal'."
 )
@@ -173,6 +174,8 @@ def _near(word: object, known: Sequence[str]) -> str:
 
 def _reduce(family: Family) -> tuple[Any, ...]:
     """A family of the table travels by its name: compiled functions among its fields cannot be pickled."""
+    if family.parts:
+        return with_parts, (without_parts(family), family.parts)
     if family.settings or _ALL.get((family.name, family.link)) == family:
         return find_family, (family.full_name, family.link)
     return Family, tuple(family)

@@ -25,7 +25,9 @@ def _log_rate(eta: Array) -> Array:
 
 
 def scalar_softplus(mean: Array, variance: Array) -> tuple[Array, Array, Array]:
-    """Return E softplus(zeta) of one number with its derivatives in the mean."""
+    """Return E softplus(zeta) of one number, or of one for every row, with its derivatives in the mean."""
+    if mean.ndim:
+        return expected_softplus(mean, variance)
     value, slope, bend = expected_softplus(mean[None], variance[None])
     return value[0], slope[0], bend[0]
 

@@ -11,8 +11,9 @@ categorical column keeps its order of categories, so that the first one in use i
 Left of `~`, `p(y, n)` (also `prop` and `proportion`) means y successes of n trials.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -24,7 +25,7 @@ from natvi.formula.grouping.levels import RandomTerm, TermDesign, groupings, lev
 from natvi.formula.left_side import LeftSide, read_left_side
 from natvi.formula.raw_columns import Array, check_finite, check_text, listing
 from natvi.formula.syntax import is_binary, parse, render, summands, syntax_error, ungroup, walk
-from natvi.formula.term_recipes import build_part, check_recipe, offset_expressions
+from natvi.formula.term_recipes import build_part, check_part, check_recipe, offset_expressions, renamed
 from natvi.formula.terms import column_names, expand_terms, roles_of
 from natvi.formula.training_table import check_size, complete_rows, group_rows, prepare_table, sample_rows
 from natvi.formula.weights import read_weights
@@ -69,6 +70,14 @@ class Formula:
         return self.group is not None or bool(self.terms)
 
 
+class PartDesign(NamedTuple):
+    """The columns of a further formula: its name, with which theirs begin, and how many of X and Z are its own."""
+
+    name: str
+    columns: int
+    effects: int
+
+
 @dataclass(frozen=True, eq=False)
 class Design:
     """Arrays of a model, for the N rows in use.
@@ -92,6 +101,7 @@ class Design:
         num_zero_weight: Number of rows dropped for a weight of zero.
         correlated: Whether the random effects of a group may be correlated.
         terms: The random terms of crossed or nested factors; the columns of Z are theirs, one term after the other.
+        parts: What of the columns belongs to further formulas; they stand behind those of the first.
     """
 
     X: Array
@@ -111,6 +121,7 @@ class Design:
     num_zero_weight: int = 0
     correlated: bool = True
     terms: tuple[TermDesign, ...] = ()
+    parts: tuple[PartDesign, ...] = ()
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -247,7 +258,13 @@ def raw_columns(formula: Formula) -> tuple[tuple[str, ...], frozenset[str]]:
 
 
 def build_design(
-    formula: Formula, data: Any, missing: str = "drop", weights: Any = None, *, max_columns: int = 5000
+    formula: Formula,
+    data: Any,
+    missing: str = "drop",
+    weights: Any = None,
+    *,
+    max_columns: int = 5000,
+    parts: Mapping[str, Formula] | None = None,
 ) -> Design:
     """Builds the arrays of a model from training data.
 
@@ -259,6 +276,7 @@ def build_design(
         weights: Name of a column, or one number for each row of `data`: how often the row counts. Rows of
             weight zero are left out; a missing weight is a missing value of its row.
         max_columns: Largest number of columns that factors may lead to.
+        parts: Further formulas of the same response by their names, with the groups of the first or without.
 
     Returns:
         The arrays, and the recipe that rebuilds them for new data.
@@ -267,8 +285,12 @@ def build_design(
         ValueError: For data that does not suit the formula, with the cure.
     """
     response, fixed_terms, random_parts = _check_formula(formula)
+    others = [_check_formula(part)[1:] for part in (parts or {}).values()]
+    for name, (terms, _) in zip(parts or {}, others, strict=True):
+        check_part(name, terms, "offset" in roles_of(terms))
+    further = [term for fixed, random in others for terms in (fixed, *random) for term in terms]
     random_terms = [term for part in random_parts for term in part]
-    roles = roles_of(fixed_terms + random_terms)
+    roles = roles_of(fixed_terms + random_terms + further)
     if response.role == "numeric":
         roles.setdefault("numeric", set()).update(response.all_columns)
     names = sorted(response.all_columns | column_names(roles) | set(formula.group_columns))
@@ -278,14 +300,21 @@ def build_design(
     check_finite(frame, names)
     codes, labels = group_rows(frame, formula.group)
     table, examples = prepare_table(frame, roles)
-    for terms in (fixed_terms, random_terms):
+    for terms in (fixed_terms, random_terms, further):
         check_size(terms, table, examples, max_columns)
-    check_text(frame, sorted(roles_of(fixed_terms + random_terms).get("plain", ())))
+    check_text(frame, sorted(roles_of(fixed_terms + random_terms + further).get("plain", ())))
     sample = sample_rows(len(table), examples)
     fixed, expected_X = build_part(fixed_terms, table, sample)
-    parts = [build_part(terms, table, sample) for terms in random_parts]
-    random, expected_Z = tuple(term for found, _ in parts for term in found), np.hstack([Z for _, Z in parts])
-    terms = _term_designs(formula, frame, [found for found, _ in parts])
+    built = [build_part(terms, table, sample) for terms in random_parts]
+    random, expected_Z = _together(built)
+    terms = _term_designs(formula, frame, [found for found, _ in built])
+    own = []
+    for name, (fixed_part, random_part) in zip(parts or {}, others, strict=True):
+        pairs = [build_part(fixed_part, table, sample), *(build_part(each, table, sample) for each in random_part)]
+        (more, X), (effects, Z) = pairs[0], _together(pairs[1:])
+        fixed, random = fixed + renamed(more, name), random + renamed(effects, name)
+        expected_X, expected_Z = np.hstack([expected_X, X]), np.hstack([expected_Z, Z])
+        own.append(PartDesign(name, X.shape[1], Z.shape[1]))
     weight_column = weighing.expression if weighing else None
     recipe = ColumnRecipe(fixed, random, offset_expressions(fixed_terms, table), response.trials, weight_column)
     X, Z, offset = recipe.evaluate(table)
@@ -309,7 +338,12 @@ def build_design(
         num_zero_weight=int((weighing.values == 0.0).sum()) if weighing else 0,
         correlated=formula.correlated,
         terms=terms,
+        parts=tuple(own),
     )
+
+
+def _together(built: list[tuple[Any, Array]]) -> tuple[Any, Array]:
+    return tuple(term for found, _ in built for term in found), np.hstack([Z for _, Z in built])
 
 
 def _term_designs(formula: Formula, frame: pd.DataFrame, recipes: list[Any]) -> tuple[TermDesign, ...]:

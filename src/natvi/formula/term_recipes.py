@@ -5,6 +5,7 @@ import io
 import math
 import warnings
 from collections.abc import Iterator
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -156,3 +157,29 @@ def check_recipe(
                     f"reproduce what formulae {formulae.__version__} builds. Compute transformed columns in "
                     "the data frame first, and please report this formula."
                 )
+
+
+# --- further formulas, such as `zero="~ x"`: names begin with that of the number they are for -------------------
+
+
+def part_name(part: str, name: str) -> str:
+    """Return the name of a column of a further formula.
+
+    Example:
+        >>> part_name("zero", "x")
+        'zero:x'
+    """
+    return f"{part}:{name}"
+
+
+def renamed(terms: tuple[TermRecipe, ...], part: str) -> tuple[TermRecipe, ...]:
+    """Return terms whose columns have the names of a part."""
+    return tuple(replace(term, names=tuple(part_name(part, name) for name in term.names)) for term in terms)
+
+
+def check_part(part: str, terms: list[Any], has_offset: bool) -> None:
+    """Refuse a further formula without columns, or with an offset."""
+    if has_offset:
+        raise ValueError(f"the formula of {part!r} has an offset(), which is for that of the mean. Leave it out.")
+    if not terms:
+        raise ValueError(f"the formula of {part!r} has no columns. Write '~ 1' for an intercept alone.")

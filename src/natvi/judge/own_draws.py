@@ -24,7 +24,7 @@ def _register(*names: str) -> Callable[[Any], Any]:
 
 @_register("zero_inflated_poisson", "zero_inflated_negative_binomial")
 def _zero_inflated(family: Any, eta: np.ndarray, disp: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    zeta, phi = (disp, None) if family.num_extras == 1 else (disp[1], np.exp(disp[0]))
+    zeta, phi = (disp, None) if family.name.endswith("poisson") else (disp[1], np.exp(disp[0]))
     rate = np.exp(np.minimum(eta, LARGEST_LOG))
     if phi is not None:
         rate = rng.gamma(np.broadcast_to(phi, eta.shape), rate / phi)
@@ -34,7 +34,7 @@ def _zero_inflated(family: Any, eta: np.ndarray, disp: np.ndarray, rng: np.rando
 
 @_register("hurdle_poisson", "hurdle_negative_binomial")
 def _hurdle(family: Any, eta: np.ndarray, disp: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    zeta, phi = (disp, None) if family.num_extras == 1 else (disp[1], np.exp(disp[0]))
+    zeta, phi = (disp, None) if family.name.endswith("poisson") else (disp[1], np.exp(disp[0]))
     rate = np.exp(np.minimum(eta, LARGEST_LOG))
     if phi is not None:  # the rate given a count that is not zero, by rejection
         phi, mean = np.broadcast_to(phi, eta.shape), rate

@@ -10,7 +10,7 @@ LARGEST_RATE = 1e15  # NumPy refuses larger ones
 def draw_responses(
     family: str,
     mean: Float[np.ndarray, "s n"],
-    log_dispersion: Float[np.ndarray, " s"] | None,
+    log_dispersion: Float[np.ndarray, "s k"] | None,
     trials: Float[np.ndarray, " n"] | None,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "s n"]:
@@ -19,7 +19,8 @@ def draw_responses(
     Args:
         family: The name of the response distribution.
         mean: Expected responses, of one trial each.
-        log_dispersion: log sigma, log phi or log shape of every draw, where the family has one.
+        log_dispersion: log sigma, log phi or log shape of every draw, where the family has one; of every row or one
+            for all.
         trials: Trials of every row, for binomial responses.
         rng: The source of randomness.
 
@@ -36,7 +37,7 @@ def draw_responses(
     if family == "poisson":
         return rng.poisson(np.minimum(mean, LARGEST_RATE)).astype(float)
     assert log_dispersion is not None
-    scale = np.exp(log_dispersion)[:, None]
+    scale = np.exp(log_dispersion)
     if family == "gaussian":
         return mean + scale * rng.standard_normal(mean.shape)
     # both are gamma distributions with this shape, of the response or of its rate

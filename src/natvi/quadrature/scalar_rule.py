@@ -1,5 +1,7 @@
 """Expectations over one scalar Gaussian that many rows share, such as a dispersion parameter on the log scale.
 
+Where every row has its own, the widest decides for all.
+
 Its posterior sd is small as a rule: five Gauss-Hermite nodes then suffice. Wider ones take the trapezoidal rule, with
 a step for functions analytic in the strip |Im a| < pi, as those of e^a with singularities at negative numbers are.
 """
@@ -18,7 +20,7 @@ LARGEST_STEP = 0.8
 LOG_ACCURACY = 23.0
 WIDEST = 64.0  # sds beyond this take no more nodes
 
-Scalar = Float[Array, ""]
+Scalar = Float[Array, "..."]
 
 
 def expected_over_scalar(
@@ -33,8 +35,9 @@ def expected_over_scalar(
         1.01
     """
     s = jnp.sqrt(v)
-    narrow = s <= NARROW
-    strip = jnp.pi / jnp.where(jnp.isnan(s), 0.5, jnp.clip(s, 0.5, WIDEST))
+    widest = jnp.max(s)
+    narrow = widest <= NARROW
+    strip = jnp.pi / jnp.where(jnp.isnan(widest), 0.5, jnp.clip(widest, 0.5, WIDEST))
     h = jnp.minimum(LARGEST_STEP, 2 * jnp.pi * strip / (LOG_ACCURACY + 0.5 * strip**2))
     count = jnp.where(narrow, len(HERMITE_NODES), jnp.ceil(2 * REACH / h).astype(jnp.int32) + 1)
     nodes = jnp.asarray(HERMITE_NODES, m.dtype)

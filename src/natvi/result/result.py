@@ -116,7 +116,8 @@ class Result(Questions):
             new_data: A data frame with the columns of the formula; for a model from arrays an array `(n, p)`, or
                 {"X": X, "offset": offset}. By default the training rows.
             kind: "response" for the expected response, "link" for the linear predictor, "predictive" for a response
-                that would be observed: its interval holds new observations, not only their mean.
+                that would be observed: its interval holds new observations, not only their mean; "probabilities" of
+                ordered categories, a column each; "zero" or "sigma", "phi", "shape" where that has its own formula.
             groups: "known" uses each group's own effects and averages over new effects for groups never seen;
                 "new" treats every row as from a new group; "population" sets the random effects to zero.
             prob: The probability of the central interval.

@@ -146,8 +146,10 @@ def bin_means(x: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray
 def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None) -> Any:
     """Plot how often each count was observed beside how often it is replicated, with 95% intervals.
 
+    Counts have a square-root axis (a rootogram), on which rare ones are seen as well as frequent ones.
+
     Args:
-        observed: Counts, or 0 and 1.
+        observed: Counts, codes of categories, or 0 and 1.
         replicated: Draws of them `(draws, n)`.
         ax: An axis to plot on.
     """
@@ -170,6 +172,8 @@ def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None
     skip = int(-(-len(names) // room))
     ax.set_xticks(at[::-skip], names[::-skip], fontsize=8)
     top = 1.25 * max(float(high.max()), float(seen.max()))  # the legend has room above the bars
+    if len(seen) > 2 and observed.min() == 0:
+        ax.set_yscale("function", functions=(lambda rows: np.sqrt(np.maximum(rows, 0.0)), np.square))
     ax.set(xlabel="response", ylabel="rows", title="posterior predictive check", ylim=(0, top))
     ax.legend(frameon=False, fontsize=8, ncols=2)
     return ax

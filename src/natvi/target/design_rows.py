@@ -16,6 +16,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float
 
 from natvi.families.rows import PredictorMoments, RowExpectation, RowFamily, take_extras
+from natvi.families.stacked import rows_each
 from natvi.linalg import Formed
 from natvi.target.expected import Expected
 from natvi.target.flat import FlatMarginals, FlatPoint, FlatPrior
@@ -135,13 +136,13 @@ class DesignRows(eqx.Module):
 
     def likelihood(self, gaussian: FlatMarginals) -> Expected:
         """Return the expected log-likelihood of the rows in use, not scaled up, with its derivatives."""
-        k = self.rows.X.shape[0]
-        num_blocks = (k - 1) // BLOCK_ROWS if self.in_blocks else 0  # the rest has a row at least
-        total = self._cut(num_blocks * BLOCK_ROWS, k - num_blocks * BLOCK_ROWS)._likelihood(gaussian)
+        k, size = self.rows.X.shape[0], BLOCK_ROWS - BLOCK_ROWS % rows_each(self.family)
+        num_blocks = (k - 1) // size if self.in_blocks else 0  # the rest has a row at least
+        total = self._cut(num_blocks * size, k - num_blocks * size)._likelihood(gaussian)
         if num_blocks:
 
             def add_block(i: Array, total: Expected) -> Expected:
-                part = self._cut(i * BLOCK_ROWS, BLOCK_ROWS)._likelihood(gaussian)
+                part = self._cut(i * size, size)._likelihood(gaussian)
                 return jax.tree.map(jnp.add, total, part)
 
             total = jax.lax.fori_loop(0, num_blocks, add_block, total)
@@ -210,7 +211,7 @@ class DesignRows(eqx.Module):
 
     def _at(self, theta: Float[Array, " d"]) -> RowExpectation:
         eta, disp = self._predictor(theta), self._dispersion(theta)
-        if disp is None:
+        if disp is None and rows_each(self.family) == 1:
 
             def slope(eta: Array) -> tuple[Array, Array]:
                 each, pull = jax.vjp(lambda eta: self.family.log_density(self.rows.y, eta, None), eta)
@@ -220,6 +221,8 @@ class DesignRows(eqx.Module):
             return jax.tree.map(self._weighted, RowExpectation(value, first, second))
         # a point is a Gaussian without spread
         zero = jnp.zeros_like(eta)
+        if disp is None:
+            return self.each_row(PredictorMoments(eta, zero))
         q = self.family.num_extras
         none = (jnp.zeros((), eta.dtype), zero) if q == 1 else (jnp.zeros((q, q)), jnp.zeros((q, *eta.shape)))
         return self.each_row(PredictorMoments(eta, zero, disp, *none))

@@ -61,11 +61,11 @@ class LikelihoodRows(eqx.Module):
 
     def row_values(self, eta: Float[Array, "c K"], disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return every row's weighted log p at given predictors, 0 in cells without a row."""
-        return self._weighted(self.family.log_density(self.y, eta, disp))
+        return self.weighted(self.family.log_density(self.y, eta, disp))
 
     def row_kernels(self, eta: Float[Array, "c K"], disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return what of `row_values` depends on the predictors."""
-        return self._weighted(self.family.log_kernel(self.y, eta, disp))
+        return self.weighted(self.family.log_kernel(self.y, eta, disp))
 
     def normaliser(self, disp: Float[Array, "*q"] | None) -> Float[Array, ""]:
         """Return what of the log-likelihood does not depend on predictors, `constant` included."""
@@ -73,7 +73,7 @@ class LikelihoodRows(eqx.Module):
 
     def row_normalisers(self, disp: Float[Array, "*q"] | None) -> Float[Array, "c K"]:
         """Return what of `row_values` does not depend on the predictors."""
-        return self._weighted(self.family.log_normaliser(self.y, disp))
+        return self.weighted(self.family.log_normaliser(self.y, disp))
 
     def expected(self, gaussian: Marginals) -> Expected:
         """Return the expected log-likelihood with E grad = A' E psi' and E hess = A' diag(E psi'') A."""
@@ -101,12 +101,13 @@ class LikelihoodRows(eqx.Module):
             shared = jnp.concatenate([shared, self.design.per_group(jnp.sum(each, axis=1))])
         return ArrowVector(local, shared)
 
-    def _weighted(self, rows: Float[Array, "*q c K"]) -> Float[Array, "*q c K"]:
-        weighted = rows if self.weight is None else self.weight * rows
-        return jnp.where(self.design.filled, weighted, 0.0)
+    def weighted(self, rows: Float[Array, "*q c K"]) -> Float[Array, "*q c K"]:
+        """Return numbers of every row times its weight, 0 in cells without a row."""
+        counted = rows if self.weight is None else self.weight * rows
+        return jnp.where(self.design.filled, counted, 0.0)
 
     def _row_expectations(self, gaussian: Marginals) -> RowExpectation:
-        return jax.tree.map(self._weighted, self.family.expected(self.y, self._moments(gaussian)))
+        return jax.tree.map(self.weighted, self.family.expected(self.y, self._moments(gaussian)))
 
     def _moments(self, gaussian: Marginals) -> PredictorMoments:
         if not self.family.has_dispersion:

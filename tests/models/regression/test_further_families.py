@@ -208,6 +208,8 @@ def test_wrong_status_and_families_that_are_not_there():
         natvi.glm("cens(t, status) ~ x", data, family="weibull")
     with pytest.raises(ValueError, match="all status are 0"):
         natvi.glm("cens(t, status - status) ~ x", data, family="exponential")
+    with pytest.raises(ValueError, match="all status are 0"):
+        natvi.glm("cens(t, status - status) ~ x", data, family="weibull")
     with pytest.raises(ValueError, match="waiting times"):
         natvi.glm("cens(t, status) ~ x", data, family="binomial")
     with pytest.raises(ValueError, match="reference"):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from natvi.families.parts import part_slices
 from natvi.judge import thresholds, words
 from natvi.judge.shape import Shape, look_closer
 from natvi.judge.trust import CARE, REFUSE, Trust
@@ -38,7 +39,9 @@ def judge_data(fit: "GlmFit") -> tuple[Trust, ...]:
     """Return what the data leave open: columns that repeat each other, responses that are separated."""
     if fit.rows is None:
         return ()
-    found = [*_judge_columns(fit.rows.X, fit.names), *separated(fit.rows.X, fit.rows.y, fit.names, fit.family)]
+    slices = [at for at, _ in part_slices(fit.family, len(fit.names))]
+    columns = [reason for at in slices for reason in _judge_columns(fit.rows.X[:, at], fit.names[at])]
+    found = [*columns, *separated(fit.rows.X, fit.rows.y, fit.names, fit.family)]
     return tuple(Trust(CARE, (reason,)) for reason in found)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from natvi.families.table import Family, find_family, find_streamed
 from natvi.formula.columns import ColumnRecipe
-from natvi.formula.design import build_design, parse_formula
+from natvi.formula.design import parse_formula
 from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
 from natvi.hosts.collect import count
@@ -21,6 +21,7 @@ from natvi.models.linear.posterior import GlmFit
 from natvi.models.linear.rows import read_matrix, rows_of_arrays, rows_of_design
 from natvi.models.linear.spread.door import SpreadGlm, spread_glm
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.formulas import build_with_parts, given_parts, refuse_parts
 from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, check_structure, choose_method
 from natvi.models.regression.origin import Origin
@@ -123,12 +124,22 @@ class GlmModel(DrawsFromPrior):
         model = (self.rows, self.family, self.prior, self.structure)
         with float64():
             if chosen.is_noisy:
+                self._check_noise(chosen.optimizer, batch_size)
                 noise |= {"optimizer": chosen.optimizer, "batch_size": batch_size, "seed": seed}
                 fitted = fit_stochastically(*model, **noise, **keeping)
             else:
                 fitted = fit_exactly(*model, tolerance=tolerance, **keeping)
         result = self._result(fitted, chosen.optimizer, watch)
         return result if chosen.is_noisy else go_on(result, chosen.method)
+
+    def _check_noise(self, optimizer: str, batch_size: int | None) -> None:
+        """Noisy steps that take rows one by one need rows with one predictor."""
+        if self.family.parts and (optimizer == "vogn" or batch_size is not None):
+            what = "optimizer='vogn'" if optimizer == "vogn" else "batch_size"
+            raise ValueError(
+                f"{what} needs rows with one predictor, and formulas of the dispersion or of zeros give them several. "
+                "Leave it out: the exact ascent, or noisy steps on all rows, take them."
+            )
 
     @property
     def trials(self) -> np.ndarray | None:
@@ -181,6 +192,8 @@ def glm(
     structure: str = "auto",
     weights: Any = None,
     missing: str = "drop",
+    dispersion: str | None = None,
+    zero: str | None = None,
 ) -> GlmModel | SpreadGlm:
     """Describe a generalized linear model by a formula; `.fit()` gives its posterior.
 
@@ -202,6 +215,9 @@ def glm(
         structure: "auto" or "dense", the full covariance, or "diagonal", independent coefficients.
         weights: The name of a column or one number for each row: how often the row counts.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
+        dispersion: A formula of the dispersion, such as "~ x": its coefficients act on log(sigma), log(phi) or
+            log(shape). By default one number for all rows.
+        zero: The same of the probability of a zero, on the logit scale, for zero-inflated and hurdle families.
 
     Returns:
         The model.
@@ -226,14 +242,16 @@ def glm(
             f"the formula {formula!r} has random effects. Use natvi.glmm for it, or leave out "
             f"(... | {parsed.group_columns[0]})."
         )
+    given = given_parts(dispersion, zero)
     if spread:
+        refuse_parts(given)
         chosen = find_streamed(family, link)
         return spread_glm(formula, data, chosen, prior, structure, weights, missing)
-    design = build_design(parsed, data, missing, weights)
+    design, chosen = build_with_parts(parsed, data, missing, weights, chosen, given)
     rows, notes = rows_of_design(design, chosen.name)
     chosen = complete_family(chosen, rows.y, design.response_name)
     model = _model(formula, chosen, rows, design.fixed_names, prior, structure, notes, columns=design.columns)
-    words = {"prior": prior, "structure": structure, "weights": weights, "missing": missing}
+    words = {"prior": prior, "structure": structure, "weights": weights, "missing": missing} | given
     return replace(model, origin=Origin.of(formula, data, design.rows, family=family, link=link, **words))
 
 

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.parts import join_extras, part_slices
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.linalg.buckets import bucket
@@ -40,8 +41,8 @@ def log_joint(family: Family, prior: Prior, rows: Rows, theta: Float[np.ndarray,
 def _row_sums(
     family: Family, X: Any, offset: Any, y: Any, weight: Any, constants: Any, real: Any, theta: Float[Array, "s d"]
 ) -> Float[Array, " s"]:
-    eta = theta[:, : X.shape[1]] @ X.T
+    eta, *own = (theta[:, at] @ X[:, at].T for at, _ in part_slices(family, X.shape[1]))
     eta = eta if offset is None else eta + offset
     disp = take_extras(family, theta.T, X.shape[1])
-    disp = None if disp is None else disp[..., None]
+    disp = join_extras(family, None if disp is None else disp[..., None], own)
     return jnp.sum(jnp.where(real, weighted_log_density(family, y, weight, constants, eta, disp), 0.0), axis=1)

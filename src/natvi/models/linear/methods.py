@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.stacked import for_rows, interleave, kinds_of, stacked_columns
 from natvi.families.table import Family
 from natvi.gaussian import CovarianceGaussian, dense_covariance, diagonal_covariance
 from natvi.linalg.buckets import bucket
@@ -67,16 +68,16 @@ def build_target(
         X = X / scales
         whole = np.append(scales, np.ones(len(mean) - len(scales)))
         mean, sd = mean * whole, sd * whole
-    observations = _observations(X, rows, bucket(n) if fill_up and n > 2 * X.shape[1] else n)
+    observations = _observations(X, rows, bucket(n) if fill_up and n > 2 * X.shape[1] else n, family)
     normal: FlatPrior = IndependentNormal(jnp.asarray(mean), jnp.asarray(sd))
     if centring is not None:
         normal = centred_prior(normal, centring, scales)
     for found in prior.scales.placed:  # the dispersion's, on which no scale acts
         normal = RegressionPrior(normal, ScalePrior.of(found.density, found.position, found.power))
-    return DesignRows(observations, normal, family, len(observations.y), rows.constant)
+    return DesignRows(observations, normal, for_rows(family), len(observations.y), rows.constant)
 
 
-def _observations(X: np.ndarray, rows: Rows, size: int) -> Observations:
+def _observations(X: np.ndarray, rows: Rows, size: int, family: Family) -> Observations:
     """Return the rows on the device, zeros in X and the last response over again in those that count for nothing."""
     n = len(rows.y)
     parts = [None if part is None else np.asarray(part) for part in (X, rows.y, rows.offset, rows.weight)]
@@ -84,8 +85,21 @@ def _observations(X: np.ndarray, rows: Rows, size: int) -> Observations:
     if size > n:
         parts = [None if part is None else _filled(part, size) for part in parts]
         parts[0][n:], filled = 0.0, np.arange(size) < n  # type: ignore[index]
+    if family.parts:
+        *parts, filled = _stacked(family, parts, filled)
     columns, y, offset, weight = jax.device_put(parts)
     return Observations(columns, y, offset, weight, None, None if filled is None else jax.device_put(filled))
+
+
+def _stacked(family: Family, parts: list[Any], filled: np.ndarray | None) -> tuple[np.ndarray | None, ...]:
+    """Return rows of several predictors as several rows of one."""
+    X, y, offset, weight = parts
+    found = stacked_columns(family, X, np.zeros((len(X), 0)), offset)
+    columns = interleave([columns for columns, _, _ in found])
+    known = None if offset is None else interleave([np.asarray(each) for _, _, each in found])
+    again = (None if part is None else np.repeat(part, len(kinds_of(family))) for part in (y, weight, filled))
+    y, weight, filled = again
+    return columns, y, known, weight, filled
 
 
 def _filled(part: np.ndarray, size: int) -> np.ndarray:
@@ -95,7 +109,7 @@ def _filled(part: np.ndarray, size: int) -> np.ndarray:
 def fit_exactly(rows: Rows, family: Family, prior: Prior, structure: str, **options: Any) -> Fitted:
     """Maximise the exact bound; the Gaussian comes back in the coordinates of the prior."""
     plain = prior.coordinates.fixed is None  # else the columns are centred and scaled already
-    centring = find_centring(rows.X) if structure == "dense" and plain else None
+    centring = find_centring(rows.X) if structure == "dense" and plain and not family.parts else None
     if centring is not None:
         rows = rows._replace(X=centring.columns(rows.X))
     scales = column_scales(rows.X) if plain else None

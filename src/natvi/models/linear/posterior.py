@@ -12,6 +12,7 @@ from natvi.models.linear.log_joint import log_joint
 from natvi.models.linear.new_rows import array_covariates, array_labels, array_rows
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.family.extras import natural, shown, shown_row
+from natvi.models.regression.family.formulas import store_parts
 from natvi.models.regression.fit import RegressionFit
 from natvi.models.regression.names import extra_names, shown_names
 from natvi.models.regression.origin import Origin
@@ -22,11 +23,12 @@ from natvi.models.regression.predict import (
     drawn_columns,
     drawn_means,
     gaussian_columns,
+    kinds_of_prediction,
     response_moments,
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
-from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.rows import Covariates, Rows, part_of
 from natvi.models.regression.tables import gaussian_table, interval_table
 
 LARGEST_DRAW = 2_000_000_000  # bytes
@@ -150,7 +152,7 @@ class GlmFit(RegressionFit):
         """Return predictions for new rows, or for the training rows where there are none."""
         if kind == PROBABILITIES:
             return self.category_table(new_data, groups)
-        check_word("kind", kind, KINDS)
+        check_word("kind", kind, kinds_of_prediction(self.family))
         rows = self.covariates_for(new_data, groups)
         index = pd.RangeIndex(self.num_rows) if new_data is None else self.labels_of(new_data)
         return interval_table(index, self.columns_of(rows, kind, prob), prob)
@@ -167,13 +169,14 @@ class GlmFit(RegressionFit):
 
     def columns_of(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of every row, `(4, n)`."""
-        if kind != "link" and self.family.mean_given is not None:
+        own = kind not in KINDS  # a number that has a predictor of its own
+        if own or (kind != "link" and self.family.mean_given is not None):
             return drawn_columns(self.family, rows, self.draws(PREDICTIVE_DRAWS, 0), None, kind, prob)
         return gaussian_columns(self.family, *self._predictor_moments(rows), kind, prob)
 
     def _predictor_moments(self, rows: Covariates) -> tuple[np.ndarray, np.ndarray]:
         """Return mean and sd of eta = x'beta + offset for every row: x'mu and |C'x|."""
-        p, X = len(self.names), rows.X
+        p, X = len(self.names), part_of(self.family, rows, 0).X
         mean = X @ self.mean[:p] if rows.offset is None else X @ self.mean[:p] + rows.offset
         if self.is_diagonal:
             return mean, np.sqrt(X**2 @ self.factor[:p] ** 2)
@@ -206,8 +209,7 @@ class GlmFit(RegressionFit):
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row under the Gaussian."""
         if self.family.mean_given is not None:
-            eta = drawn.covariates.predictors(drawn.shared)
-            return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
+            return drawn_means(self.family, *drawn.predictors()).mean(axis=0)
         return response_moments(self.family, *self._predictor_moments(drawn.covariates))[0]
 
     def log_ratios(self, rows: Rows, shared: np.ndarray) -> np.ndarray | None:
@@ -229,6 +231,7 @@ class GlmFit(RegressionFit):
             "formula": self.formula,
             "family": self.family.full_name,
             "link": self.family.link,
+            "parts": store_parts(self.family),
             "names": list(self.names),
             "columns": None if self.columns is None else self.columns.to_dict(),
             "prior": store_prior(self.prior),

@@ -10,6 +10,7 @@ from natvi.formula.columns import ColumnRecipe
 from natvi.models.linear.corrected import CorrectedFit
 from natvi.models.linear.posterior import GlmFit
 from natvi.models.regression import file_check
+from natvi.models.regression.family.formulas import are_parts, restore_parts
 from natvi.models.regression.file_check import check_columns
 from natvi.models.regression.prior.storage import restore_prior
 from natvi.result.file_check import check_contents, is_flag, is_names, is_text, or_none
@@ -23,10 +24,12 @@ FIELDS = {
     "has_offset": is_flag,
 }
 
+OPTIONAL = {"parts": are_parts}  # earlier files have none
+
 
 def check(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None:
     """Raise unless the file holds what a fitted linear model stores."""
-    check_contents(arrays, document, FIELDS)
+    check_contents(arrays, document, FIELDS, OPTIONAL)
     if document.get("columns") is not None:
         check_columns(document["columns"], document["names"])
 
@@ -35,7 +38,7 @@ def restore(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> GlmFit:
     """Rebuild the model, by whichever method it was fitted."""
     fit = GlmFit(
         formula=document["formula"],
-        family=find_family(document["family"], document["link"]),
+        family=restore_parts(find_family(document["family"], document["link"]), document.get("parts", [])),
         names=tuple(document["names"]),
         mean=arrays["mean"],
         factor=arrays["factor"],

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.stacked import for_rows
 from natvi.families.table import Family
 from natvi.linalg import GroupedRows
 from natvi.models.mixed.filling import filled_points
@@ -89,7 +90,7 @@ class ConditionalSampler:
             )
             weight = jnp.asarray(arrays["rows_weight"]) if "rows_weight" in arrays else None
             design = GroupedRows(X, Z, offset, filled, extra, num_simple=int(document["num_simple"]))
-            rows = LikelihoodRows(design, y, family, weight=weight)
+            rows = LikelihoodRows(design, y, for_rows(family), weight=weight)
             effects = RandomEffectsPrior(Z.shape[0], X.shape[0] + family.num_extras, correlated)
             target = to_host(SumOfTerms((rows, effects), ()))
         (r, n), place = arrays["rows_near"].shape, arrays["rows_place"]

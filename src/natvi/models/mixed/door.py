@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from natvi.families.table import Family, find_family, find_streamed
-from natvi.formula.design import Design, build_design, parse_formula
+from natvi.formula.design import Design, parse_formula
 from natvi.formula.dot import expand_dot, refuse_dot
 from natvi.formula.margins import products_of
 from natvi.gaussian import ArrowPrecision
@@ -26,6 +26,7 @@ from natvi.models.mixed.spread.door import SpreadMixed, spread_glmm
 from natvi.models.mixed.target import build_target
 from natvi.models.mixed.variance import precision_factors
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.formulas import build_with_parts, given_parts, refuse_parts
 from natvi.models.regression.family.responses import complete_family
 from natvi.models.regression.options import check_options, choose_method
 from natvi.models.regression.origin import Origin
@@ -119,6 +120,11 @@ class MixedModel(DrawsFromPrior):
             checkpoint=checkpoint,
             checkpoint_seconds=checkpoint_seconds,
         )
+        if self.family.parts and fitting.method in ("rvb1", "rvb2"):
+            raise ValueError(
+                f"method={fitting.method!r} needs rows with one predictor, and formulas of the dispersion or of zeros "
+                "give them several. Use 'auto', 'gva' or 'marginal'."
+            )
         if not fitting.is_noisy and state is not None and not isinstance(state, LoopState):
             raise ValueError(
                 f"state must be `result.state` of an earlier fit by the same method, not {type(state).__name__}. Leave "
@@ -213,6 +219,8 @@ def glmm(
     prior: Any = "default",
     weights: Any = None,
     missing: str = "drop",
+    dispersion: str | None = None,
+    zero: str | None = None,
 ) -> MixedModel | CrossedModel | SpreadMixed:
     """Describe a generalized linear mixed model; `.fit()` gives its posterior.
 
@@ -233,6 +241,9 @@ def glmm(
             are taken over.
         weights: How often each row counts: the name of a column, or one number for each row.
         missing: "drop" leaves out rows with missing values and says how many; "error" refuses them.
+        dispersion: A formula of the dispersion, such as "~ x" or "~ x + (1 | g)", g being the factor of the mean: its
+            coefficients act on log(sigma), log(phi) or log(shape). By default one number for all rows.
+        zero: The same of the probability of a zero, on the logit scale, for zero-inflated and hurdle families.
 
     Returns:
         The model.
@@ -252,13 +263,15 @@ def glmm(
             f"The formula {formula!r} has no random effects. Add them, e.g. '{formula} + (1 | group)'; for a model "
             "without groups use natvi.glm."
         )
+    given = given_parts(dispersion, zero)
     if spread:
+        refuse_parts(given)
         chosen = find_streamed(family, link)
         return spread_glmm(formula, data, chosen, prior, weights, missing)
-    design = build_design(parsed, data, missing, weights)
+    design, chosen = build_with_parts(parsed, data, missing, weights, chosen, given)
     refuse_empty_effects(design, parsed.group or "...")
     refuse_overflow(np.column_stack([design.X, design.Z]), (*design.fixed_names, *design.random_names))
-    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing}
+    words = {"family": family, "link": link, "prior": prior, "weights": weights, "missing": missing} | given
     origin = Origin.of(formula, data, design.rows, **words)
     response = encode_response(design.response, design.response_name, chosen.name, design.trials)
     chosen = complete_family(chosen, response.values, design.response_name)

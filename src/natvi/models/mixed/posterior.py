@@ -20,6 +20,7 @@ from natvi.models.mixed.variance import (
     precision_factors,
 )
 from natvi.models.regression.criticism import Drawn
+from natvi.models.regression.family.formulas import store_parts
 from natvi.models.regression.origin import Origin
 from natvi.models.regression.predict import (
     KINDS,
@@ -28,11 +29,12 @@ from natvi.models.regression.predict import (
     drawn_columns,
     drawn_means,
     gaussian_columns,
+    kinds_of_prediction,
 )
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.storage import prior_arrays, store_prior
 from natvi.models.regression.questions.variance_shares import HasTerms, TermCovariance
-from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.rows import Covariates, Rows, part_of
 from natvi.models.regression.tables import gaussian_table, interval_table
 
 LARGEST_DRAW = 2_000_000_000  # bytes
@@ -148,7 +150,7 @@ class MixedFit(SharedCoordinates, HasTerms):
         """
         if kind == PROBABILITIES:
             return self.category_table(new_data, groups)
-        check_word("kind", kind, KINDS)
+        check_word("kind", kind, kinds_of_prediction(self.family))
         check_word("groups", groups, GROUPS)
         if new_data is None:
             rows, index, new = self.training_rows().covariates, pd.RangeIndex(self.num_rows), []
@@ -177,10 +179,13 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def known_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return mean, sd and interval of predictor or expected response of rows in known groups, `(4, N)`."""
-        if kind != "link" and self.family.mean_given is not None:
+        own = kind not in KINDS  # a number that has a predictor of its own
+        if own or (kind != "link" and self.family.mean_given is not None):
             drawn = self.draws_for(rows, PREDICTIVE_DRAWS, 0)
             return drawn_columns(self.family, drawn.covariates, drawn.shared, drawn.local, kind, prob)
-        return gaussian_columns(self.family, *predictor_moments(self.posterior, rows), kind, prob)
+        return gaussian_columns(
+            self.family, *predictor_moments(self.posterior, part_of(self.family, rows, 0)), kind, prob
+        )
 
     def _averaged_columns(self, rows: Covariates, kind: str, prob: float) -> np.ndarray:
         """Return the columns for rows of groups never seen: draws of (beta, omega) and of fresh random effects."""
@@ -239,8 +244,7 @@ class MixedFit(SharedCoordinates, HasTerms):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its group's effects: the mean over draws."""
-        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
-        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
+        return drawn_means(self.family, *drawn.predictors()).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:
@@ -267,6 +271,7 @@ class MixedFit(SharedCoordinates, HasTerms):
             "formula": self.formula,
             "family": self.family.full_name,
             "link": self.family.link,
+            "parts": store_parts(self.family),
             "columns": self.columns.to_dict(),
             "fixed_names": list(self.fixed_names),
             "random_names": list(self.random_names),

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.parts import part_slices, without_parts
 from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
 from natvi.models.regression.prior.scales import ScalePriors
@@ -20,6 +21,7 @@ from natvi.target.mixed.modes import RowLikelihood
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.point_mass import PointMass
 
+PART_SD = 0.5  # of the random effects of a part
 LEAST_EXCESS, LARGEST_EXCESS = 1e-3, 1e2  # variance of a response relative to its squared mean
 
 
@@ -72,6 +74,8 @@ def starting_values(
 
     Least squares on the link scale; what it leaves is shared between rows and groups.
     """
+    if family.parts:
+        return _with_parts(design, y, family, weight)
     X, r = design.X, design.Z.shape[1]
     filled = np.pad(y, (0, (1 << len(y).bit_length()) - len(y)), mode="edge")  # few sizes, as everywhere
     rough = np.asarray(_start(family, filled))[: len(y)] - design.offset
@@ -86,6 +90,30 @@ def starting_values(
     for k in range(r):
         omega[positions[k, k]] = -np.log(spread.effect_sd / size[k])
     return np.concatenate([beta, np.array(spread.dispersion), omega]), spread.information
+
+
+def _with_parts(
+    design: GroupedDesign, y: np.ndarray, family: Family, weight: np.ndarray | None
+) -> tuple[np.ndarray, float]:
+    """Return the values of the model without formulas, every part's number as far as its columns make a constant."""
+    (columns, effects), *others = part_slices(family, design.X.shape[1], design.Z.shape[1])
+    plain, omega_r = without_parts(family), design.Z.shape[1]
+    inner = StartRows(design.X[:, columns], design.Z[:, effects], design.offset, design.correlated)
+    shared, information = starting_values(inner, y, plain, weight)
+    p, q = inner.X.shape[1], plain.num_extras
+    own = shared[p : p + q]
+    places = [part.place for part in family.parts]
+    beta = [shared[:p]]
+    for place, (at, _) in zip(places, others, strict=True):
+        X = design.X[:, at]
+        ridge = 1e-8 * np.trace(X.T @ X) / max(X.shape[1], 1) + 1e-300
+        beta.append(np.linalg.solve(X.T @ X + ridge * np.eye(X.shape[1]), X.T @ np.full(len(y), own[place])))
+    rest = own[[k for k in range(q) if k not in places]]
+    omega, r = shared[p + q :], inner.Z.shape[1]
+    if omega_r > r:  # independent: an omega for each
+        sizes = np.maximum(np.sqrt(np.mean(design.Z[:, r:] ** 2, axis=0)), 1e-300)
+        omega = np.concatenate([omega, np.log(sizes / PART_SD)])
+    return np.concatenate([*beta, rest, omega]), information
 
 
 @partial(quick_jit, static_argnums=0)

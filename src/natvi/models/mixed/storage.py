@@ -13,6 +13,7 @@ from natvi.models.mixed.marginal.posterior import restore_marginal
 from natvi.models.mixed.noisy.rvb import restore_rvb
 from natvi.models.mixed.posterior import MixedFit
 from natvi.models.regression import file_check
+from natvi.models.regression.family.formulas import are_parts, restore_parts
 from natvi.models.regression.file_check import check_columns
 from natvi.models.regression.prior.storage import restore_prior
 from natvi.result.file_check import (
@@ -36,6 +37,7 @@ FIELDS = {
 }
 OPTIONAL = {
     "link": or_none(is_text),  # early files name none
+    "parts": are_parts,
     "correlated": is_flag,
     "choice": is_text,
     "marginal": lambda value: isinstance(value, dict) and is_number(value.get("pareto_k")),
@@ -68,7 +70,7 @@ def _restore_gaussian(arrays: dict[str, np.ndarray], document: dict[str, Any]) -
     names = tuple(document["fixed_names"])
     fit = MixedFit(
         formula=document["formula"],
-        family=find_family(document["family"], document.get("link")),
+        family=restore_parts(find_family(document["family"], document.get("link")), document.get("parts", [])),
         columns=ColumnRecipe.from_dict(document["columns"]),
         fixed_names=names,
         random_names=tuple(document["random_names"]),

@@ -3,11 +3,13 @@
 Shared coordinates are ordered (beta, dispersion, omega), so that the likelihood touches one contiguous range.
 """
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
+from natvi.families.stacked import for_rows, interleave, stacked_columns
 from natvi.families.table import Family
 from natvi.formula.design import Design
 from natvi.linalg import GroupedRows, layout_rows
@@ -16,6 +18,7 @@ from natvi.linalg.grouped_rows import RowLayout
 from natvi.models.mixed.filling import filled_prior
 from natvi.models.mixed.start import GroupedDesign, compiled_starting_point, starting_values, within_prior
 from natvi.models.regression.prior.choice import Prior
+from natvi.models.regression.rows import Covariates
 from natvi.optimize.arrow_system import Natural
 from natvi.target import LikelihoodRows, NormalPrior, RandomEffectsPrior, SumOfTerms
 from natvi.target.priors.omega_prior import OmegaPrior
@@ -91,27 +94,45 @@ def lay_out(
         filling: How many columns of zeros to put after those of the model.
     """
     p, r = design.X.shape[1], design.Z.shape[1]
-    X = np.concatenate([design.X.T, np.zeros((filling, len(y)))]) if filling else design.X.T
-
-    def put(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
-        return jax.device_put(layout.place(values, fill))
-
-    rows = GroupedRows(
-        X=put(X),
-        Z=put(design.Z.T),
-        offset=put(design.offset),
-        filled=put(np.ones(len(y), dtype=bool), False),
-        extra=jax.device_put(layout.extra),
-        num_simple=layout.num_simple,
-    )
-    weights, real = None if weight is None else put(weight), layout.real_groups()
-    likelihood = LikelihoodRows(rows, put(y), family, weight=weights, constant=jax.device_put(np.asarray(constant)))
+    likelihood = grouped_likelihood(Covariates(design.X, design.offset, design.Z), y, weight, family, layout, filling)
+    likelihood = replace(likelihood, constant=jax.device_put(np.asarray(constant)))
+    real = layout.real_groups()
     if real is None and always_marked:
         real = np.ones(layout.num_places, dtype=bool)
     effects = RandomEffectsPrior(
         r, p + filling + family.num_extras, design.correlated, None if real is None else jax.device_put(real)
     )
     return SumOfTerms((likelihood, effects), prior_terms(filled_prior(prior, p, filling)))
+
+
+def grouped_likelihood(
+    rows: Covariates, y: np.ndarray, weight: np.ndarray | None, family: Family, layout: RowLayout, filling: int = 0
+) -> LikelihoodRows:
+    """Lay rows out by group; those of several predictors as several rows of one, cell beside cell."""
+    assert rows.Z is not None
+    offset = np.zeros(len(y)) if rows.offset is None else rows.offset
+    kinds = [(rows.X, rows.Z, offset)]
+    if family.parts:
+        kinds = [(X, Z, np.asarray(known)) for X, Z, known in stacked_columns(family, rows.X, rows.Z, offset)]
+
+    def put(values: list[np.ndarray], fill: float | bool = 0.0) -> jax.Array:
+        placed = [layout.place(each, fill) for each in values]
+        return jax.device_put(placed[0] if len(placed) == 1 else interleave(placed, axis=-2))
+
+    def repeated(values: np.ndarray, fill: float | bool = 0.0) -> jax.Array:
+        return put([values] * len(kinds), fill)
+
+    nothing = [np.zeros((filling, len(y)))] if filling else []
+    design = GroupedRows(
+        X=put([np.concatenate([X.T, *nothing]) if filling else X.T for X, _, _ in kinds]),
+        Z=put([Z.T for _, Z, _ in kinds]),
+        offset=put([known for _, _, known in kinds]),
+        filled=repeated(np.ones(len(y), dtype=bool), False),
+        extra=jax.device_put(layout.extra),
+        num_simple=layout.num_simple,
+    )
+    counts = None if weight is None else repeated(weight)
+    return LikelihoodRows(design, repeated(y), for_rows(family), weight=counts)
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:

@@ -74,3 +74,17 @@ def transform(columns: np.ndarray, matrix: np.ndarray) -> np.ndarray:
         else:
             found[:, into] += column * others[source, into]
     return found
+
+
+def block_diagonal(blocks: list[np.ndarray | None], sizes: list[int]) -> np.ndarray:
+    """Return one matrix with the blocks along its diagonal; None stands for an identity.
+
+    Example:
+        >>> block_diagonal([None, np.array([[2.0]])], [1, 1]).tolist()
+        [[1.0, 0.0], [0.0, 2.0]]
+    """
+    whole, at = np.zeros((sum(sizes), sum(sizes))), 0
+    for block, size in zip(blocks, sizes, strict=True):
+        whole[at : at + size, at : at + size] = np.eye(size) if block is None else block
+        at += size
+    return whole

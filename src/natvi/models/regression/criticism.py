@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.parts import join_extras
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.judge.own_draws import OWN_DRAWS
@@ -16,7 +17,7 @@ from natvi.judge.replicate import draw_responses
 from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.family.responses import TIMES
-from natvi.models.regression.rows import Covariates, Rows
+from natvi.models.regression.rows import Covariates, Rows, part_of, predictors_of
 from natvi.run.compiled_code import quick_jit, thorough_jit
 from natvi.special import ndtri
 from natvi.x64 import float64
@@ -79,20 +80,22 @@ class Drawn(NamedTuple):
     shared: np.ndarray
     local: np.ndarray | None = None
 
-    @property
-    def log_dispersion(self) -> np.ndarray | None:
-        """The log dispersion of every draw, which stands after the coefficients, or None; of several `(q, s)`."""
-        return take_extras(self.family, self.shared.T, self.covariates.X.shape[1])  # type: ignore[return-value]
+    def take(self, own: slice | np.ndarray) -> "Drawn":
+        """Return some of the draws."""
+        return self._replace(shared=self.shared[own], local=None if self.local is None else self.local[own])
+
+    def predictors(self) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "*q s k"] | None]:
+        """Return eta of every draw and row, and the dispersion, its last axis that of the rows or of length one."""
+        return predictors_of(self.family, self.covariates, self.shared, self.local)
 
     def pieces(self) -> Iterator[tuple[Array, Array | None]]:
-        """Yield eta `(b, n)` and log dispersion `(..., b)`, some draws at a time, the last ones filled up."""
-        num_draws, disp = len(self.shared), self.log_dispersion
+        """Yield eta `(b, n)` and the dispersion `(..., b, k)`, some draws at a time, the last ones filled up."""
+        num_draws = len(self.shared)
         size = int(min(num_draws, max(1, CHUNK_CELLS // max(self.covariates.num_rows, 1))))
         last = np.minimum(np.arange(-(-num_draws // size) * size), num_draws - 1)
         for at in range(0, len(last), size):
-            own = last[at : at + size]
-            eta = self.covariates.predictors(self.shared[own], None if self.local is None else self.local[own])
-            yield jnp.asarray(eta), None if disp is None else jnp.asarray(disp[..., own])
+            eta, disp = self.take(last[at : at + size]).predictors()
+            yield jnp.asarray(eta), None if disp is None else jnp.asarray(disp)
 
 
 def check_size(num_draws: int, num_rows: int) -> None:
@@ -135,24 +138,28 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
         cause: Why leaving a row out may change much, for the warning.
     """
     num_draws = len(drawn.shared)
-    beta, disp = drawn.shared[:, : rows.X.shape[1]].T, drawn.log_dispersion
-    disp = disp if disp is None or disp.ndim == 1 else disp[:, None]
     # (r, groups, s): a row's draws side by side
     effects = None if drawn.local is None else np.ascontiguousarray(np.moveaxis(drawn.local, 0, -1))
+    disp = take_extras(drawn.family, drawn.shared.T, rows.X.shape[1])
+    disp = disp if disp is None or disp.ndim == 1 else disp[:, None]
 
-    def values(own: slice) -> np.ndarray:
-        X, offset, Z, codes = drawn.covariates.take(own)
-        part = rows.take(own)
-        eta = X @ beta
+    def predictor(X: np.ndarray, offset: Any, Z: Any, codes: Any) -> np.ndarray:
+        eta = X @ drawn.shared[:, : X.shape[1]].T
         if offset is not None:
             eta += offset[:, None]
         if effects is not None and Z is not None and codes is not None:
             for k, z in enumerate(Z.T):
                 own = effects[k][codes] if codes.ndim == 1 else effects[0][codes[:, k]]
                 eta += own * z[:, None]
+        return eta
+
+    def values(own: slice) -> np.ndarray:
+        part, covariates = rows.take(own), drawn.covariates.take(own)
+        eta, *others = (predictor(*part_of(drawn.family, covariates, at)) for at in range(1 + len(drawn.family.parts)))
+        numbers = join_extras(drawn.family, disp, others)
         with float64():
             columns = (None if a is None else jnp.asarray(a)[:, None] for a in (part.y, part.weight, part.constants))
-            return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), _device(disp)))
+            return np.asarray(_values_by_row(drawn.family, *columns, jnp.asarray(eta), _device(numbers)))
 
     found = leave_rows_out(values, len(rows.y), num_draws, log_ratios)
     bad = int(np.sum(~(found.k < 0.7) & (found.effective < 0.5 * num_draws)))
@@ -168,16 +175,17 @@ def leave_one_out(drawn: Drawn, rows: Rows, log_ratios: np.ndarray | None, cause
 
 
 def find_residuals(
-    drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: np.ndarray | None, seed: int
+    drawn: Drawn, rows: Rows, fitted: np.ndarray, typical: Float[np.ndarray, " g"], seed: int
 ) -> Residuals:
     """Return residuals about the fitted values.
 
-    Pearson: (y - mean) / sqrt(variance / weight). Quantile (Dunn and Smyth): the normal quantile of where y lies among
-    responses replicated from one draw of the posterior, ties broken at random. Under the model y and a posterior draw
-    are distributed as y and the truth, so that these are standard normal; about averages over the posterior they would
-    be too small wherever many random effects were fitted to few rows.
+    Pearson: (y - mean) / sqrt(variance / weight), the variance at `typical` shared coordinates. Quantile (Dunn and
+    Smyth): the normal quantile of where y lies among responses replicated from one draw of the posterior, ties broken
+    at random. Under the model y and a posterior draw are distributed as y and the truth, so that these are standard
+    normal; about averages over the posterior they would be too small wherever many random effects were fitted to few
+    rows.
     """
-    variance = typical_variance(drawn, fitted, log_dispersion)
+    variance = typical_variance(drawn, fitted, typical)
     weight = 1.0 if rows.weight is None else rows.weight
     pearson = (np.abs(rows.y) if rows_are_cut(drawn.family, rows) is not None else rows.y) - fitted
     pearson *= np.sqrt(weight / np.maximum(variance, 1e-300))
@@ -204,45 +212,51 @@ def rows_are_cut(family: Family, rows: Rows) -> np.ndarray | None:
 
 def replicate_rows(drawn: Drawn, rows: Rows, seed: int) -> Replicated:
     """Return the responses with replicated ones, their means and variances."""
-    family, disp = drawn.family, drawn.log_dispersion
-    eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+    family, (eta, disp) = drawn.family, drawn.predictors()
     n = eta.shape[1]
     with float64():
-        filled = np.pad(eta, ((0, 0), (0, bucket(n) - n)), mode="edge")
-        found = _mean_and_variance(family, filled, None if disp is None else np.asarray(disp)[..., None])
+        filled = _filled_up(eta)
+        found = _mean_and_variance(family, filled, None if disp is None else _filled_up(disp))
         mean, variance = (np.broadcast_to(np.asarray(a), filled.shape)[:, :n] for a in found)
     responses = draw_rows(family, eta, disp, rows.trials, np.random.default_rng(seed))
     if rows.trials is not None:
         mean, variance = mean * rows.trials, variance * rows.trials
-    by = None if drawn.local is None else drawn.covariates.predictors(drawn.shared, None).mean(axis=0)
+    by = None if drawn.local is None else drawn._replace(local=None).predictors()[0].mean(axis=0)
     return Replicated(rows.responses(), responses, mean, variance, by)
+
+
+def _filled_up(values: np.ndarray) -> np.ndarray:
+    """Return numbers of rows up to the next of few sizes; of length one they stay so."""
+    n = values.shape[-1]
+    room = bucket(n) - n if n > 1 else 0
+    return np.pad(values, ((0, 0),) * (values.ndim - 1) + ((0, room),), mode="edge")
 
 
 def draw_rows(
     family: Family,
     eta: Float[np.ndarray, "s n"],
-    disp: Float[np.ndarray, "*q s"] | None,
+    disp: Float[np.ndarray, "*q s k"] | None,
     trials: np.ndarray | None,
     rng: np.random.Generator,
 ) -> Float[np.ndarray, "s n"]:
     """Draw a response for every draw of the parameters and every row."""
     if family.name in OWN_DRAWS:
-        return OWN_DRAWS[family.name](family, eta, None if disp is None else disp[..., None], rng)
+        return OWN_DRAWS[family.name](family, eta, disp, rng)
     with float64():
         mean = np.asarray(_mean(family, np.asarray(eta)))
     return draw_responses(family.name, mean, disp, trials, rng)
 
 
-def typical_variance(drawn: Drawn, fitted: np.ndarray, log_dispersion: np.ndarray | None) -> np.ndarray:
+def typical_variance(drawn: Drawn, fitted: np.ndarray, typical: Float[np.ndarray, " g"]) -> np.ndarray:
     """Return the variance of every row's response about its fitted value, at typical values of the parameters."""
-    family = drawn.family
+    family, (eta, disp) = drawn.family, drawn.predictors()
+    if not family.parts:
+        disp = predictors_of(family, drawn.covariates.take(slice(0, 1)), typical[None])[1]
     with float64():
-        disp = _device(log_dispersion)
+        middle = None if disp is None else jnp.asarray(disp.mean(axis=-2))
         if family.variance_given is None:
-            return np.asarray(family.variance(jnp.asarray(fitted), disp))
-        eta = drawn.covariates.predictors(drawn.shared, drawn.local).mean(axis=0)
-        own = disp if disp is None or disp.ndim == 0 else disp[:, None]
-        return np.asarray(family.variance_given(jnp.asarray(eta), own))
+            return np.asarray(family.variance(jnp.asarray(fitted), middle))
+        return np.asarray(family.variance_given(jnp.asarray(eta.mean(axis=0)), middle))
 
 
 @partial(quick_jit, static_argnums=0)
@@ -265,7 +279,7 @@ def _device(values: Any) -> Any:
 def _row_values(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "s n"], disp: Any
 ) -> Float[Array, "s n"]:
-    return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[..., None])
+    return weighted_log_density(family, y, weight, constants, eta, disp)
 
 
 @partial(thorough_jit, static_argnums=0)

@@ -8,7 +8,6 @@ import numpy as np
 import pandas as pd
 
 from natvi.families.ordinal import category_probabilities
-from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.design import Formula, build_design, parse_formula
@@ -19,7 +18,14 @@ from natvi.models.regression import criticism
 from natvi.models.regression.coordinates import Coordinates
 from natvi.models.regression.criticism import Drawn, Loo, Residuals
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import CHUNK_ROWS, KINDS, MEAN_DRAWS, PROBABILITIES, check_word, drawn_means
+from natvi.models.regression.predict import (
+    CHUNK_ROWS,
+    MEAN_DRAWS,
+    PROBABILITIES,
+    check_word,
+    drawn_values,
+    kinds_of_prediction,
+)
 from natvi.models.regression.prior.check import prior_concerns
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
@@ -167,7 +173,7 @@ class RegressionFit(ABC):
         if (at := even_rows(len(rows.y))) is not None:
             rows = rows.take(at)
         drawn = self.draws_for(rows.covariates, criticism.RESIDUAL_DRAWS, seed)
-        return criticism.find_residuals(drawn, rows, self.fitted_values(drawn), self._log_dispersion(rows), seed)
+        return criticism.find_residuals(drawn, rows, self.fitted_values(drawn), self.shared_moments()[0], seed)
 
     def check_model(self) -> ModelCheck | None:
         """Return how well the model describes its data; None where they are not at hand."""
@@ -239,9 +245,8 @@ class RegressionFit(ABC):
         drawn = self.draws_for(covariates, num_draws, seed)
         if kind == "predictive":
             return criticism.replicate_responses(drawn, self._trials_of(data), seed)
-        check_word("kind", kind, (*KINDS, "predictive"))
-        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
-        return eta if kind == "link" else drawn_means(self.family, eta, drawn.log_dispersion)
+        check_word("kind", kind, (*kinds_of_prediction(self.family), "predictive"))
+        return drawn_values(self.family, *drawn.predictors(), kind)
 
     def category_table(self, data: Any, groups: str) -> pd.DataFrame:
         """Return the probability of every category, a column each, of every row: the mean over draws."""
@@ -262,11 +267,10 @@ class RegressionFit(ABC):
 
     def _probabilities(self, covariates: Covariates) -> np.ndarray:
         drawn = self.draws_for(covariates, MEAN_DRAWS, 0)
-        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
-        assert drawn.log_dispersion is not None
+        eta, disp = drawn.predictors()
         with float64():
-            disp = jnp.asarray(drawn.log_dispersion)[..., None]
-            return np.asarray(category_probabilities(self.family, jnp.asarray(eta), disp).mean(axis=0))
+            found = category_probabilities(self.family, jnp.asarray(eta), jnp.asarray(disp))
+            return np.asarray(found.mean(axis=0))
 
     def predictive_table(self, data: Any, groups: str, prob: float, num_draws: int, seed: int) -> pd.DataFrame:
         """Return mean, sd and interval of a new response of every row."""
@@ -286,7 +290,7 @@ class RegressionFit(ABC):
         rows = self.rows_of(data)
         fitted = self.predict(data, "response", "known", 0.5)["mean"].to_numpy()
         drawn = self.draws_for(rows.covariates, criticism.RESIDUAL_DRAWS, seed)
-        found = row_answers.every_residual(drawn, rows, fitted, self._log_dispersion(rows), seed)
+        found = row_answers.every_residual(drawn, rows, fitted, self.shared_moments()[0], seed)
         columns = {"observed": rows.y, "fitted": fitted, "response": rows.y - fitted}
         index = self.labels_of(data)
         return pd.DataFrame(columns | {"pearson": found.pearson, "quantile": found.quantile}, index=index)
@@ -329,7 +333,3 @@ class RegressionFit(ABC):
                 "Call natvi.glm or natvi.glmm with the new formula."
             )
         return self.origin.again(formula, **changes)
-
-    def _log_dispersion(self, rows: Rows) -> np.ndarray | None:
-        found = take_extras(self.family, self.shared_moments()[0], rows.X.shape[1])  # type: ignore[arg-type]
-        return None if found is None else np.asarray(found)

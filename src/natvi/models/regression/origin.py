@@ -36,7 +36,14 @@ class Origin(NamedTuple):
 
     def given(self) -> dict[str, Any]:
         """Return the options that are short to write and not what they are by default; the family is told apart."""
-        usual = {"link": None, "prior": "default", "structure": "auto", "weights": None, "missing": "drop"}
+        usual: dict[str, Any] = {
+            "link": None,
+            "prior": "default",
+            "structure": "auto",
+            "weights": None,
+            "missing": "drop",
+        }
+        usual |= {"dispersion": None, "zero": None}
         plain = {
             k: v for k, v in self.options.items() if k in usual and isinstance(v, str | int | float | dict | tuple)
         }

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
 
-from natvi.families.rows import take_extras
 from natvi.families.table import Family
-from natvi.models.regression.rows import Covariates
+from natvi.models.regression.family.extras import natural
+from natvi.models.regression.rows import Covariates, predictors_of
 from natvi.run.compiled_code import thorough_jit
 from natvi.special import ndtr, ndtri
 from natvi.x64 import float64
@@ -63,9 +63,8 @@ def drawn_columns(
     columns = np.empty((4, rows.num_rows))
     for at in range(0, rows.num_rows, CHUNK_ROWS):
         own = slice(at, at + CHUNK_ROWS)
-        eta = rows.take(own).predictors(shared, local)
-        disp = take_extras(family, shared.T, rows.X.shape[1])
-        value = eta if kind == "link" else drawn_means(family, eta, disp)  # type: ignore[arg-type]
+        eta, disp = predictors_of(family, rows.take(own), shared, local)
+        value = drawn_values(family, eta, disp, kind)
         quantiles = np.quantile(value, [tail, 1 - tail], axis=0)
         columns[:, own] = value.mean(axis=0), value.std(axis=0, ddof=1), *quantiles
     return columns
@@ -131,14 +130,29 @@ def _wide_moments(family: Family, m: np.ndarray, s: np.ndarray) -> tuple[np.ndar
     return p, p * q - bend
 
 
+def kinds_of_prediction(family: Family) -> tuple[str, ...]:
+    """Return what can be predicted of a row: among it the numbers that have a linear predictor of their own."""
+    return (*KINDS, *(part.extra.name for part in family.parts))
+
+
+def drawn_values(family: Family, eta: np.ndarray, disp: np.ndarray | None, kind: str) -> Float[np.ndarray, "s n"]:
+    """Return the predictor, the expected response, or a number with a predictor of its own, in every draw and row."""
+    for part in family.parts:
+        if kind == part.extra.name:
+            assert disp is not None
+            own = disp if family.num_extras + len(family.parts) == 1 else disp[part.place]
+            return natural(part.extra, own)
+    return eta if kind == "link" else drawn_means(family, eta, disp)
+
+
 def drawn_means(
-    family: Family, eta: Float[np.ndarray, "s n"], disp: Float[np.ndarray, "*q s"] | None
+    family: Family, eta: Float[np.ndarray, "s n"], disp: Float[np.ndarray, "*q s k"] | None
 ) -> Float[np.ndarray, "s n"]:
     """Return the mean of the response in every draw and row."""
     if family.mean_given is None or disp is None:
         return apply_mean(family, eta)
     with float64():
-        return np.asarray(_mean_given(family, jnp.asarray(eta), jnp.asarray(disp)[..., None]))
+        return np.asarray(_mean_given(family, jnp.asarray(eta), jnp.asarray(disp)))
 
 
 @partial(thorough_jit, static_argnums=0)

@@ -5,6 +5,9 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
+from natvi.families.family import Family
+from natvi.families.parts import join_extras, part_slices
+from natvi.families.rows import take_extras
 from natvi.models.regression.response import Response, row_weights
 
 
@@ -45,6 +48,33 @@ class Covariates(NamedTuple):
             for k, z in enumerate(self.Z.T):
                 eta += effects_of(local, k, self.codes) * z
         return eta
+
+
+def part_of(family: Family, rows: Covariates, at: int) -> Covariates:
+    """Return the rows as the predictor of the mean (0), or that of a part, sees them: zeros in the others' columns."""
+    if not family.parts:
+        return rows
+    columns, effects = part_slices(family, rows.X.shape[1], 0 if rows.Z is None else rows.Z.shape[1])[at]
+    X, Z = np.zeros_like(rows.X), None if rows.Z is None else np.zeros_like(rows.Z)
+    X[:, columns] = rows.X[:, columns]
+    if Z is not None and rows.Z is not None:
+        Z[:, effects] = rows.Z[:, effects]
+    offset = rows.offset if at == 0 or rows.offset is None else np.zeros_like(rows.offset)
+    return rows._replace(X=X, Z=Z, offset=offset)
+
+
+def predictors_of(
+    family: Family, rows: Covariates, shared: Float[np.ndarray, "s g"], local: Float[np.ndarray, "s r m"] | None = None
+) -> tuple[Float[np.ndarray, "s n"], Float[np.ndarray, "*q s k"] | None]:
+    """Return eta of every draw and row, and the dispersion as the family's functions take it.
+
+    Its last axis is that of the rows, of length one where all rows share it.
+    """
+    disp = take_extras(family, shared.T, rows.X.shape[1])
+    disp = None if disp is None else disp[..., None]
+    own = [part_of(family, rows, at).predictors(shared, local) for at in range(1, 1 + len(family.parts))]
+    eta = part_of(family, rows, 0).predictors(shared, local)
+    return eta, join_extras(family, disp, own)
 
 
 def effects_of(local: np.ndarray, k: int, codes: np.ndarray | None) -> np.ndarray:

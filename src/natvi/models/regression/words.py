@@ -4,6 +4,7 @@ import html
 import re
 from typing import Any, NamedTuple
 
+from natvi.families.parts import part_slices
 from natvi.families.table import Family
 from natvi.formula.syntax import is_binary, parse, render, summands, ungroup
 
@@ -51,6 +52,7 @@ LINKS = {
     "logit": "logit {mean}",
     "probit": "Φ<sup>-1</sup>({mean})",
 }
+SYMBOLS = {"zero": "π", "sigma": "σ", "phi": "φ"}
 SUBJECTS = {"ordinal": "Its chance to lie above each category", "weibull": "Its hazard"}  # where it is no expectation
 MOST_TERMS = 12
 
@@ -122,18 +124,38 @@ def _plain(name: str) -> str:
 
 def _words(response: str, family: Family, names: tuple[str, ...], bars: list[Bar], num_rows: int) -> str:
     kind = RESPONSES.get(family.name, f"a {family.name.replace('_', ' ')} response")
-    others = [name for name in names if name != "Intercept"]
-    shown = ", ".join(others[:MOST_TERMS]) + (
-        f" and {len(others) - MOST_TERMS} more" if len(others) > MOST_TERMS else ""
-    )
+    own, *parts = (names[at] for at, _ in part_slices(family, len(names)))
+    shown = _listed([name for name in own if name != "Intercept"])
     text = f"{response} is {kind}. "
     subject = SUBJECTS.get(family.name, "Its expectation")
     how = "is linear in" if family.link == "identity" else f"depends, through a {family.link.split()[0]} link, on"
-    text += f"{subject} {how} {shown}" if others else f"{subject} is the same for all rows"
+    text += f"{subject} {how} {shown}" if shown else f"{subject} is the same for all rows"
+    for part, columns in zip(family.parts, parts, strict=True):
+        others = [name for name in _bare(columns) if name != "Intercept"]
+        if others:
+            text += f"; its {part.extra.name}, through a {part.extra.scale} link, depends on {_listed(others)}"
     for bar in bars:
         effects = ["level" if effect == "1" else f"effect of {effect}" for effect in bar.effects]
         text += f"; every {bar.group} has its own {' and '.join(effects)}"
     return f"{text}. {num_rows:,} rows were used."
+
+
+def _listed(names: list[str]) -> str:
+    more = f" and {len(names) - MOST_TERMS} more" if len(names) > MOST_TERMS else ""
+    return ", ".join(names[:MOST_TERMS]) + more
+
+
+def _terms(letter: str, names: list[str]) -> list[str]:
+    found = [
+        f"{letter}<sub>{at}</sub>{'' if term == 'Intercept' else ' ' + html.escape(term)}"
+        for at, term in enumerate(names[:MOST_TERMS])
+    ]
+    return [*found, "…"] if len(names) > MOST_TERMS else found
+
+
+def _bare(names: tuple[str, ...]) -> list[str]:
+    """Return the names of a part's columns without that of the part."""
+    return [name.partition(":")[2] for name in names]
 
 
 def _equations(response: str, family: Family, names: tuple[str, ...], bars: list[Bar]) -> tuple[str, ...]:
@@ -141,13 +163,13 @@ def _equations(response: str, family: Family, names: tuple[str, ...], bars: list
     mean = f"P({name}<sub>i</sub> > k)" if ordered else "μ<sub>i</sub>"
     law = DISTRIBUTIONS.get(family.name, html.escape(family.name) + "({mean})").format(mean=mean)
     link = LINKS.get(family.link, html.escape(family.link) + "({mean})").format(mean=mean)
-    terms = [
-        f"β<sub>{at}</sub>{'' if term == 'Intercept' else ' ' + html.escape(term)}"
-        for at, term in enumerate(names[:MOST_TERMS])
-    ]
-    terms += ["…"] if len(names) > MOST_TERMS else []
+    own, *parts = (names[at] for at, _ in part_slices(family, len(names)))
+    terms = _terms("β", list(own))
     below = " − width(2) − … − width(k)" if ordered else ""
     lines, letters = [], "uvwst"
+    for part, columns, letter in zip(family.parts, parts, "γδε", strict=False):
+        number = f"{part.extra.scale} {SYMBOLS.get(part.extra.name, part.extra.name)}<sub>i</sub>"
+        lines.append(f"{number} = {' + '.join(_terms(letter, _bare(columns)))}")
     for at, bar in enumerate(bars):
         letter, group = letters[at % len(letters)], html.escape(bar.group)
         several = len(bar.effects) > 1

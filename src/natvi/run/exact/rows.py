@@ -8,6 +8,7 @@ import numpy as np
 from jax.scipy.linalg import cho_solve
 from jaxtyping import Array, Float
 
+from natvi.families.stacked import rows_each
 from natvi.optimize.fixed_point import SYSTEMS, newton_start
 from natvi.run.compiled_code import quick_jit
 from natvi.run.exact.loop import LoopState, climb
@@ -78,10 +79,11 @@ def _transposed(X: Float[Array, "n p"]) -> Float[Array, "p n"]:
 
 def _sample(target: DesignRows) -> DesignRows | None:
     """Return rows spread evenly over the data that stand for all of them, where there are very many."""
-    n = target.rows.X.shape[0]
+    n, each = target.rows.X.shape[0], rows_each(target.family)
     if n < 4 * SAMPLE_ROWS:
         return None
-    at = np.linspace(0, n - 1, max(SAMPLE_ROWS, 20 * target.p)).astype(np.int64)
+    at = np.linspace(0, n // each - 1, max(SAMPLE_ROWS // each, 20 * target.p)).astype(np.int64)
+    at = (each * at[:, None] + np.arange(each)).ravel()
     return target.with_rows(jax.tree.map(lambda a: a[at], target.rows))
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from natvi.families.rows import take_extras
+from natvi.families.stacked import Stacked
 from natvi.linalg import small_blocks
 from natvi.target.likelihood_rows import LikelihoodRows
 
@@ -49,12 +50,24 @@ class RowLikelihood:
 
     def slopes(self, eta: Float[Array, "c K"]) -> tuple[Float[Array, "c K"], Float[Array, "c K"]]:
         """Return every row's log p and its derivative in the predictor."""
+        if isinstance(self.term.family, Stacked):
+            return self._stacked(eta)[:2]
         return jax.jvp(self.log_density, (eta,), (jnp.ones_like(eta),))
 
     def bends(self, eta: Float[Array, "c K"]) -> tuple[Float[Array, "c K"], Float[Array, "c K"], Float[Array, "c K"]]:
         """Return every row's log p with its first and second derivative in the predictor."""
+        if isinstance(self.term.family, Stacked):
+            return self._stacked(eta)
         (value, slope), (_, bend) = jax.jvp(self.slopes, (eta,), (jnp.ones_like(eta),))
         return value, slope, bend
+
+    def _stacked(
+        self, eta: Float[Array, "c K"]
+    ) -> tuple[Float[Array, "c K"], Float[Array, "c K"], Float[Array, "c K"]]:
+        """Return the same of rows that stand together for one response; their bends add up to something concave."""
+        assert isinstance(self.term.family, Stacked)
+        value, slope, bend = self.term.family.row_derivatives(self.term.y, eta, self.disp)
+        return self.term.weighted(value), self.term.weighted(slope), self.term.weighted(bend)
 
 
 def is_log_concave(likelihood: LikelihoodRows) -> bool:
@@ -119,7 +132,7 @@ def _step(at: _Look) -> Float[Array, "r n"]:
 def _look(rows: RowLikelihood, precision: Float[Array, "r r"], theta: Float[Array, "r n"]) -> _Look:
     design, pulled = rows.term.design, precision @ theta
     value, slope, bend = rows.bends(rows.predictor(theta))
-    if not is_log_concave(rows.term):
+    if not is_log_concave(rows.term) and not isinstance(rows.term.family, Stacked):
         bend = jnp.minimum(bend, 0.0)
     grad = design.per_group(jnp.sum(design.Z * slope, axis=1)) - pulled
     gram = design.per_group(jnp.sum(design.Z[:, None] * (-design.Z * bend)[None], axis=2))

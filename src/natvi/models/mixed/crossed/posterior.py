@@ -255,8 +255,7 @@ class CrossedFit(HasTerms):
 
     def fitted_values(self, drawn: Drawn) -> np.ndarray:
         """Return the expected response of every row, given its levels' effects: the mean over draws."""
-        eta = drawn.covariates.predictors(drawn.shared, drawn.local)
-        return drawn_means(self.family, eta, drawn.log_dispersion).mean(axis=0)
+        return drawn_means(self.family, *drawn.predictors()).mean(axis=0)
 
     @property
     def loo_cause(self) -> str:

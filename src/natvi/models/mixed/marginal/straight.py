@@ -19,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from natvi.families.stacked import rows_each
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.filling import with_filling
 from natvi.models.mixed.marginal.chart import Chart
@@ -149,6 +150,8 @@ def fixed_effects(
         prior_sd: Of the normal priors of theta_g; infinite for a flat prior.
     """
     likelihood, effects = mixed_parts(target)
+    if rows_each(likelihood.family) > 1:  # coefficients of several predictors are no Gaussian together
+        return None
     g, n = posterior.mean.shared.shape[0], posterior.mean.local.shape[1]
     p = likelihood.p - (effects.stop - g)  # the columns that are not filling
     if p == 0 or n * effects.r**2 * p**2 > MOST_CELLS:

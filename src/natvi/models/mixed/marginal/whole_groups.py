@@ -9,13 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from natvi.linalg import GroupedRows, layout_rows
+from natvi.linalg import layout_rows
+from natvi.models.mixed.target import grouped_likelihood
 from natvi.models.mixed.variance import SharedCoordinates
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.questions.leave_groups import sum_blocks
 from natvi.models.regression.rows import Rows
 from natvi.run.compiled_code import thorough_jit
-from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
+from natvi.target import RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods
 from natvi.x64 import float64
 
@@ -47,19 +48,10 @@ def group_values(
     """Return log p(y_i | theta_g) for every draw and group, but for the constants of the rows."""
     layout = layout_rows(group, num_groups, fill_up=True)
     assert rows.Z is not None
-
-    def place(values: np.ndarray) -> Array:
-        return jnp.asarray(layout.place(values))
-
     with float64():
-        offset = np.zeros(len(rows.y)) if rows.offset is None else rows.offset
-        filled = jnp.asarray(layout.place(np.ones(len(rows.y), dtype=bool), fill=False))
-        design = GroupedRows(
-            place(rows.X.T), place(rows.Z.T), place(offset), filled, jnp.asarray(layout.extra), layout.num_simple
-        )
-        weight = None if rows.weight is None else place(rows.weight)
         effects = RandomEffectsPrior(rows.Z.shape[1], fit.omega_start, fit.correlated)
-        target = SumOfTerms((LikelihoodRows(design, place(rows.y), fit.family, weight=weight), effects), ())
+        likelihood = grouped_likelihood(rows.covariates, rows.y, rows.weight, fit.family, layout)
+        target = SumOfTerms((likelihood, effects), ())
         if not can_integrate(target):
             raise ValueError(
                 f"{rows.Z.shape[1]} random effects of a group cannot be integrated out; up to 3 can. Leave groups out "

@@ -33,10 +33,10 @@ def complete_family(family: Family, y: np.ndarray, name: str) -> Family:
     """
     if family.name == "ordinal":
         return _with_categories(family, y, name)
-    if family.name == "weibull":
-        return weibull(float(np.log(np.max(np.abs(y)))))
     if family.name in TIMES and np.all(y < 0):
         raise ValueError(_none_ended(name))
+    if family.name == "weibull":
+        return weibull(float(np.log(np.max(np.abs(y)))))._replace(extras=family.extras, parts=family.parts)
     zeros = y == 0
     if family.name.startswith(("zero_inflated", "hurdle")):
         _check_zeros(family, zeros, name)

@@ -13,6 +13,7 @@ import numpy as np
 from natvi.families.table import Family
 from natvi.formula.margins import plain_products
 from natvi.models.regression.coordinates import Coordinates
+from natvi.models.regression.family.part_priors import part_defaults
 from natvi.models.regression.names import extra_names, sd_names
 from natvi.models.regression.prior.data import PriorData
 from natvi.models.regression.prior.default import default_fixed, default_scales
@@ -116,11 +117,14 @@ def _scaled(
     if settings.every is not None and not r and not family.has_dispersion:  # nothing is scaled to the data
         words = f"{normal_words(0.0, settings.every)} on every coefficient"
         return Prior(np.zeros(p), np.full(p, settings.every), words, names=names)
-    columns = data.standard or standard_columns(data.X, data.fixed or plain_products(p), data.weights)
-    has_constant = columns.has_constant
-    response = data.response or response_scale(family, data.y, data.offset, data.weights, has_constant)
-    fixed = default_fixed(columns, response, settings, names)
-    scales = default_scales(settings.scales, family, data, scale_names, response)
+    if family.parts:
+        fixed, scales, note = part_defaults(settings, family, data, names, scale_names)
+    else:
+        columns = data.standard or standard_columns(data.X, data.fixed or plain_products(p), data.weights)
+        has_constant = columns.has_constant
+        response = data.response or response_scale(family, data.y, data.offset, data.weights, has_constant)
+        fixed = default_fixed(columns, response, settings, names)
+        scales, note = default_scales(settings.scales, family, data, scale_names, response), response.note
     start = p + family.num_extras
     size = start + len(omega_positions(r, scale_names.correlated))
     mean, sd = np.zeros(size), np.full(size, np.inf)
@@ -131,4 +135,4 @@ def _scaled(
         noun = "fixed effect" if r else "coefficient"
         words = f"{normal_words(0.0, settings.every)} on every {noun}{words and '; '}{words}"
     coordinates = Coordinates(fixed.map, scales.map)
-    return Prior(mean, sd, words, placed, coordinates, names, response.note)
+    return Prior(mean, sd, words, placed, coordinates, names, note)

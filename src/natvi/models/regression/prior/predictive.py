@@ -37,7 +37,7 @@ class DrawsFromPrior(ABC):
         """
         num_draws, seed = check_count("num_draws", num_draws), check_seed(seed)
         drawn = self.prior_draws(num_draws, np.random.default_rng(seed))
-        eta, family = drawn.covariates.predictors(drawn.shared, drawn.local), drawn.family
+        (eta, disp), family = drawn.predictors(), drawn.family
         limit = FURTHEST if family.link != "identity" else np.inf
         eta, rng = np.clip(eta, -limit, limit), np.random.default_rng(seed)
-        return draw_rows(family, eta, drawn.log_dispersion, self.trials, rng)
+        return draw_rows(family, eta, disp, self.trials, rng)

@@ -6,7 +6,7 @@ import numpy as np
 
 from natvi.families.table import Family
 from natvi.formula.margins import Products, plain_products
-from natvi.models.regression.coordinates import Coordinates
+from natvi.models.regression.coordinates import Coordinates, block_diagonal
 from natvi.models.regression.names import sd_names
 from natvi.models.regression.prior.choice import PAPER_WIDTH, Prior, same_prior, scale_names_of
 from natvi.models.regression.prior.data import PriorData
@@ -93,17 +93,3 @@ def _together(found: list[ScaleDefaults]) -> ScaleDefaults:
         user=tuple(density for scales in found for density in scales.user),
         centred=any(scales.centred for scales in found),
     )
-
-
-def block_diagonal(blocks: list[np.ndarray | None], sizes: list[int]) -> np.ndarray:
-    """Return one matrix with the blocks along its diagonal; None stands for an identity.
-
-    Example:
-        >>> block_diagonal([None, np.array([[2.0]])], [1, 1]).tolist()
-        [[1.0, 0.0], [0.0, 2.0]]
-    """
-    whole, at = np.zeros((sum(sizes), sum(sizes))), 0
-    for block, size in zip(blocks, sizes, strict=True):
-        whole[at : at + size, at : at + size] = np.eye(size) if block is None else block
-        at += size
-    return whole

@@ -16,7 +16,7 @@ from natvi.formula.columns import ColumnRecipe, as_frame
 from natvi.formula.raw_columns import listing
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.origin import Origin
-from natvi.models.regression.predict import KINDS, check_word, drawn_means
+from natvi.models.regression.predict import check_word, drawn_values, kinds_of_prediction
 from natvi.models.regression.rows import Covariates, Rows
 
 CHUNK_CELLS = 2_000_000
@@ -128,11 +128,11 @@ def average_draws(
         setting: Scale, groups and draws.
         scale: A factor of every row, 1 if not given.
     """
-    check_word("kind", setting.kind, KINDS)
     frame, n = sample.frame, len(sample.frame)
     together = pd.concat([frame.assign(**variant) for variant in variants], ignore_index=True)
     covariates = fit.covariates_for(together, setting.groups)
     drawn = fit.draws_for(covariates, setting.num_draws, setting.seed)
+    check_word("kind", setting.kind, kinds_of_prediction(drawn.family))
     weights = np.zeros((n, len(sample.cells)))
     weights[np.arange(n), sample.code] = sample.weight
     weights /= weights.sum(axis=0)
@@ -142,8 +142,7 @@ def average_draws(
     size = max(1, CHUNK_CELLS // len(together))
     for at in range(0, setting.num_draws, size):
         own = slice(at, at + size)
-        eta = drawn.covariates.predictors(drawn.shared[own], None if drawn.local is None else drawn.local[own])
-        disp = None if drawn.log_dispersion is None else drawn.log_dispersion[..., own]
-        value = eta if setting.kind == "link" else drawn_means(drawn.family, eta, disp)
+        eta, disp = drawn.take(own).predictors()
+        value = drawn_values(drawn.family, eta, disp, setting.kind)
         parts.append(value.reshape(len(value), len(variants), n) @ weights)
     return np.concatenate(parts)

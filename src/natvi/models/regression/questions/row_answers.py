@@ -25,13 +25,13 @@ def predictive_columns(drawn: Drawn, trials: np.ndarray | None, prob: float, see
 
 
 def every_residual(
-    drawn: Drawn, rows: Rows, fitted: np.ndarray, log_dispersion: np.ndarray | None, seed: int
+    drawn: Drawn, rows: Rows, fitted: np.ndarray, typical: Float[np.ndarray, " g"], seed: int
 ) -> Residuals:
     """Return the residuals of all rows, however many there are."""
     parts = np.empty((3, len(rows.y)))
     for own in slices(np.arange(len(rows.y))):
         part = drawn._replace(covariates=drawn.covariates.take(own))
-        parts[:, own] = find_residuals(part, rows.take(own), fitted[own], log_dispersion, seed)
+        parts[:, own] = find_residuals(part, rows.take(own), fitted[own], typical, seed)
     return Residuals(*parts)
 
 
@@ -59,14 +59,13 @@ def explained_variance(family: Family, drawn: Drawn, population: Drawn | None) -
         population: The same draws for rows without random effects, or None in a model without groups.
     """
     mean = _means(family, drawn)
-    disp = drawn.log_dispersion
-    eta = drawn.covariates.predictors(drawn.shared, drawn.local)
+    eta, disp = drawn.predictors()
     with float64():
-        within = family.response_variance(jnp.asarray(eta), None if disp is None else jnp.asarray(disp)[..., None])
+        within = family.response_variance(jnp.asarray(eta), None if disp is None else jnp.asarray(disp))
         within = np.broadcast_to(np.asarray(within), mean.shape).mean(axis=1)
     without = None if population is None else _means(family, population).var(axis=1, ddof=1)
     return Explained(mean.var(axis=1, ddof=1), without, within)
 
 
 def _means(family: Family, drawn: Drawn) -> np.ndarray:
-    return drawn_means(family, drawn.covariates.predictors(drawn.shared, drawn.local), drawn.log_dispersion)
+    return drawn_means(family, *drawn.predictors())

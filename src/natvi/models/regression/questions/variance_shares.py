@@ -70,6 +70,11 @@ def shares_of(
 
 
 def _within(family: Family, terms: list[TermCovariance], rows: Covariates, shared: np.ndarray) -> np.ndarray | float:
+    if family.parts:
+        raise ValueError(
+            "the variance within levels differs from row to row where a number beside the mean has a formula of its "
+            "own. Compare the sds in variance_components(), or use r2()."
+        )
     disp = shared[:, rows.X.shape[1]] if family.has_dispersion else None
     if family.quadratic and disp is not None:
         return np.exp(2 * disp)

@@ -14,6 +14,7 @@ BUILT = (
     "glmm",
     "default",
     "accuracy",
+    "parts",
     "crossed",
     "resume",
     "fuzz",

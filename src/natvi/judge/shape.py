@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from natvi.judge import thresholds
 from natvi.judge.proposals import Points, draw_pairs, together
 from natvi.metrics.psis import smooth_weights
+from natvi.special import ndtri
 
 
 class Shape(NamedTuple):

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.hosts.collect import require_one
 from natvi.judge.far_away import judge_tail_powers
 from natvi.judge.tails import judge_tails
 from natvi.judge.trust import REFUSE, Trust
@@ -111,6 +112,7 @@ def fit(
         >>> result.summary().round(3).loc["a", ["mean", "sd"]].tolist()
         [1.0, 2.0]
     """
+    require_one("natvi.fit")
     if data is None and (batch_size, optimizer, step_size) != (None, None, None):
         raise ValueError(
             "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a "

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
@@ -12,6 +11,7 @@ from natvi.models.density.check import Weighed, weigh_gaussian
 from natvi.models.density.climbing.fitting import Optimum, Rival
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.moving import ROUNDS, Moved, draw_plainly, move_draws
+from natvi.special import ndtri
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"

@@ -22,7 +22,6 @@ from typing import NamedTuple, cast
 
 import numpy as np
 from jaxtyping import Float
-from scipy.linalg import qr
 
 from natvi.models.density.climbing.polish import Slope
 
@@ -99,6 +98,8 @@ def telling_directions(u: Float[np.ndarray, "m d"], z: Float[np.ndarray, "m d"])
 def _fresh(vectors: np.ndarray, basis: np.ndarray) -> np.ndarray:
     """Return an orthonormal basis of what the vectors hold beyond the basis."""
     size = np.linalg.norm(vectors, axis=0)
+    from scipy.linalg import qr  # takes time to import
+
     for _ in range(2):
         vectors = vectors - basis @ (basis.T @ vectors)
     Q, R, _ = cast("tuple[np.ndarray, np.ndarray, np.ndarray]", qr(vectors, mode="economic", pivoting=True))

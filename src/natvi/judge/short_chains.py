@@ -93,7 +93,9 @@ def move(
         adapt: Whether the step size is adapted during the first half of the transitions.
     """
     here = look(theta) if known is None else known
-    states, reads, slopes, energies, rough = [], [], [], [], []
+    first = max(transitions // 2 - 1, 0)  # in thousands of dimensions the earlier half is a burden
+    states, reads, slopes = (np.empty((transitions - first, *a.shape)) for a in (theta, here.read, here.gradients))
+    energies, rough = [], []
     accepted = np.zeros(len(theta))
     for t in range(transitions):
         p = rng.standard_normal(theta.shape)
@@ -111,15 +113,13 @@ def move(
             *(np.where(take.reshape(-1, *([1] * (a.ndim - 1))), a, b) for a, b in zip(found, here, strict=True))
         )
         accepted += take / transitions
-        if t >= transitions // 2 - 1:  # in thousands of dimensions the earlier half is a burden
-            states.append(theta)
-            reads.append(here.read)
-            slopes.append(here.gradients)
+        if t >= first:
+            states[t - first], reads[t - first], slopes[t - first] = theta, here.read, here.gradients
         energies.append(before)
         if adapt and t < (transitions + 1) // 2:
             step = float(np.clip(step * np.exp(1.0 * (np.mean(chance) - WANTED)), 1e-3, 1.2))
     late = float(np.mean(rough[transitions // 2 :]))
-    return Chains(np.stack(states), np.stack(reads), np.stack(slopes), np.stack(energies), accepted, late, step, here)
+    return Chains(states, reads, slopes, np.stack(energies), accepted, late, step, here)
 
 
 def _leap(
@@ -165,12 +165,10 @@ def mixing(chains: Chains) -> Mixing:
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     scale = np.sqrt(np.sum(a**2, axis=0) * np.sum(b**2, axis=0))
     memory = np.sum(a * b, axis=0) / np.maximum(scale, 1e-300)
-    third, fourth = (
-        part.reshape(-1, end.shape[1])[:, moves] for part in (late[: len(late) // 2], late[len(late) // 2 :])
-    )
-    sd = np.maximum(fourth.std(axis=0), 1e-300)
-    shift = np.abs(fourth.mean(axis=0) - third.mean(axis=0)) / sd
-    change = np.abs(np.log(np.maximum(third.std(axis=0), 1e-300) / sd))
+    halves = (part.reshape(-1, end.shape[1]) for part in (late[: len(late) // 2], late[len(late) // 2 :]))
+    (mean, spread), (later, sd) = ((part.mean(axis=0)[moves], part.std(axis=0)[moves]) for part in halves)
+    sd = np.maximum(sd, 1e-300)
+    shift, change = np.abs(later - mean) / sd, np.abs(np.log(np.maximum(spread, 1e-300) / sd))
     chance = np.sqrt(2.0 / end.shape[0]) * (_largest(shift.size) - _largest(FEW))
     spread = np.var(chains.energies)
     energy = float(np.mean(np.diff(chains.energies, axis=0) ** 2) / spread) if spread > 0 else 1.0

@@ -31,7 +31,7 @@ def sharpen(z: Float[np.ndarray, "s d"], u: Float[np.ndarray, "s d"], effective:
     """Shift and stretch draws so that their moments have less noise; None where that does not pay.
 
     Args:
-        z: Draws in whitened coordinates.
+        z: Draws in whitened coordinates; where means alone are corrected, the better ones take their place.
         u: The gradient of log p in these, at the draws.
         effective: How many independent ones they are worth.
         full: Whether covariances are corrected too, not means alone.
@@ -60,7 +60,8 @@ def sharpen(z: Float[np.ndarray, "s d"], u: Float[np.ndarray, "s d"], effective:
     if not np.sqrt(noise) < GAIN:
         return None
     if not full:
-        return Sharpened(z + slope / j, float(np.sqrt(noise)))
+        z += slope / j
+        return Sharpened(z, float(np.sqrt(noise)))
     x = z - middle
     x = x @ _stretch(x, u, j, beyond * np.sqrt(2.0 / effective)).T
     return Sharpened(middle + slope / j + x, float(np.sqrt(noise)))

@@ -106,7 +106,9 @@ class Evaluator:
 
     def read(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s k"]:
         """Return the user's numbers at many points."""
-        return theta if self.is_plain else self(theta).read
+        if self.is_plain:
+            return theta
+        return np.concatenate([self(theta[at : at + BATCH]).read for at in range(0, len(theta), BATCH)])
 
 
 def read_pairs(evaluator: LooksAtPoints, gaussian: Any, count: int, rng: np.random.Generator) -> np.ndarray:

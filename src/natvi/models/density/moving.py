@@ -1,5 +1,6 @@
 """Short chains from weighted draws: what the exact density says where weights leave doubt."""
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,13 +152,24 @@ def _collect(chains: Chains, transitions: int, before: Moved | None) -> Moved:
 
 def _sharpened(evaluator: LooksAtPoints, metric: Any, chains: Chains, found: Moved) -> Moved:
     """Return draws whose moments have less noise, where the density is close to a Gaussian."""
-    gradients = chains.gradients[1:].reshape(found.theta.shape)
-    z, u = metric.coordinates(found.theta), metric.whiten(gradients)
-    better = sharpen(z, u, WORTH * found.count, full=metric.structure == "dense")
+    # in thousands of dimensions room is short: gradients, and what was read, give theirs to what takes their place
+    u = chains.gradients[1:].reshape(found.theta.shape)
+    z = _in_pieces(metric.coordinates, found.theta, np.empty_like(found.theta))
+    better = sharpen(z, _in_pieces(metric.whiten, u, u), WORTH * found.count, full=metric.structure == "dense")
     if better is None:
         return found
-    theta = metric.at(better.z)
-    return found._replace(theta=theta, read=evaluator.read(theta), noise=better.noise)
+    theta = _in_pieces(metric.at, better.z, better.z)
+    read = _in_pieces(evaluator.read, theta, found.read)
+    return found._replace(theta=theta, read=read, noise=better.noise)
+
+
+def _in_pieces(
+    function: Callable[[np.ndarray], np.ndarray], x: Float[np.ndarray, "s d"], out: Float[np.ndarray, "s k"]
+) -> Float[np.ndarray, "s k"]:
+    """Apply a function to some rows after the others, writing what comes into `out`."""
+    for at in range(0, len(x), FEWEST_CHAINS):
+        out[at : at + FEWEST_CHAINS] = function(x[at : at + FEWEST_CHAINS])
+    return out
 
 
 def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> float:

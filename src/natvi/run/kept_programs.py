@@ -20,11 +20,12 @@ from typing import Any, NamedTuple
 from weakref import WeakSet
 
 import jax
+from jax.core import Tracer
 from jax.experimental import serialize_executable
 
 from natvi.run.lapack import find_lapack
 from natvi.run.program_cache import keep_programs
-from natvi.run.program_names import NamelessError, describe, program_name
+from natvi.run.program_names import NamelessError, describe, doubles, program_name
 
 LOADED = "/natvi/programs/load_duration"
 DIGEST = 32  # bytes of a checksum in front of every file
@@ -79,18 +80,18 @@ class KeptProgram:
 
     def __call__(self, *args: Any) -> Any:
         """Run the program for these arguments, loaded or compiled."""
-        if self._nameless or (folder := keep_programs()) is None or jax.config.jax_disable_jit:
+        if self._nameless or (folder := keep_programs()) is None or jax.config.values["jax_disable_jit"]:
             return self.usual(*args)
         static = tuple(args[k] for k in self._static)
         dynamic = tuple(arg for k, arg in enumerate(args) if k not in self._static) if static else args
         latest = self._latest  # other threads may change it
-        if latest is not None and latest[:2] == (jax.config.jax_enable_x64, static):
+        if latest is not None and latest[:2] == (doubles(), static):
             with suppress(TypeError):  # arguments of other shapes, which it finds out sooner than can be done here
                 return latest[2](*dynamic)
         leaves, tree = jax.tree.flatten(dynamic)
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in leaves):
+        if any(isinstance(leaf, Tracer) for leaf in leaves):
             return self.usual(*args)
-        signature = Signature(jax.config.jax_enable_x64, static, tree, tuple(jax.typeof(leaf) for leaf in leaves))
+        signature = Signature(doubles(), static, tree, tuple(jax.typeof(leaf) for leaf in leaves))
         if signature not in self._found:
             self._found[signature] = self._find(folder, signature, args)
         program = self._found[signature]

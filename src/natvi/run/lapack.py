@@ -49,4 +49,4 @@ def _clear() -> None:
         _found.append(sys.modules.pop(name))
     scipy = sys.modules.get("scipy")
     if scipy is not None and "linalg" in vars(scipy):
-        del scipy.linalg
+        delattr(scipy, "linalg")

@@ -22,6 +22,7 @@ import equinox as eqx
 import jax
 import jaxlib
 import numpy as np
+from jax.core import ShapedArray, Tracer
 
 FAMILIAR = frozenset(
     ("natvi", "jax", "jaxlib", "numpy", "equinox", "builtins", "math", "operator", "functools", "typing", "types")
@@ -80,9 +81,9 @@ def describe(thing: Any, depth: int = 0) -> Iterator[str]:
         yield f"{kind.__name__} {thing!r}"
     elif isinstance(thing, enum.Enum):
         yield f"{_home(kind)} {thing.name}"
-    elif isinstance(thing, np.dtype | jax.core.ShapedArray):
+    elif isinstance(thing, np.dtype | ShapedArray):
         yield f"{kind.__name__} {thing} {getattr(thing, 'weak_type', '')}"
-    elif isinstance(thing, np.ndarray | np.generic | jax.Array) and not isinstance(thing, jax.core.Tracer):
+    elif isinstance(thing, np.ndarray | np.generic | jax.Array) and not isinstance(thing, Tracer):
         if not isinstance(thing.dtype, np.dtype) or thing.dtype.hasobject or thing.nbytes > MOST_BYTES:
             raise NamelessError("an array that is no constant")
         array = np.asarray(thing)
@@ -165,6 +166,11 @@ def _familiar(module: str) -> str:
     return module
 
 
+def doubles() -> bool:
+    """Return whether this thread computes in double precision just now."""
+    return bool(getattr(jax.config, "jax_enable_x64"))  # noqa: B009 (types do not know it)
+
+
 def surroundings() -> str:
     """Return what programs depend on beyond themselves: versions, sources, the machine, settings of JAX."""
     settings = jax.config.values
@@ -173,7 +179,7 @@ def surroundings() -> str:
         for name, value in sorted(settings.items())
         if not any(word in name for word in ("cache", "log", "traceback"))
     ]
-    return "\n".join((machine(), str(jax.config.jax_enable_x64), *chosen))  # the precision of this thread
+    return "\n".join((machine(), str(doubles()), *chosen))  # the precision of this thread
 
 
 @cache

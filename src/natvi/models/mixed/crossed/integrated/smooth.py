@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import expit
 
 from natvi.models.mixed.marginal.proposal import Mixture, draw_mixture
+from natvi.special import expit
 
 DRAWS, SEED = 32_768, 7
 DEPTH = 20.0  # nats below the top, from which points say nothing

@@ -8,8 +8,7 @@ from experiments.deep_glm_problems import problem
 from experiments.report import Report
 from experiments.table10 import COLUMNS, SHOWN, all_runs
 
-INKS = COLOURS | {"IVON": "#8c8c8c", "IVON, beta2 = 0.999": "#5a5a5a", "IVON, warm-up": "#111111"}
-INKS |= {"Snngm, cosine": "#54b08f", "Adam, cosine": "#e08a8d"}
+INKS = COLOURS | {"IVON": "#8c8c8c", "IVON, warm-up": "#111111"}
 
 
 def run(report: Report) -> None:

@@ -38,7 +38,7 @@ def run(report: Report) -> None:
             above.set_ylim(bottom, max(tops) + 0.08 * (max(tops) - bottom))
         if (known := problem(name, report.quick).relevant) > 0:
             below.axvspan(0.5, known + 0.5, color="#e9edf2", zorder=0)
-    legend_below(figure, axes[0])
+    legend_below(figure, max(axes[: len(COLUMNS)], key=lambda ax: len(ax.get_legend_handles_labels()[0])))
     report.note(
         "Curves are log-likelihoods of 5,000 test rows with eight draws, of the first seed. Relevant inputs have a "
         "small gamma_j. Shaded: the inputs that the simulated responses depend on."

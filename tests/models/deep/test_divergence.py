@@ -1,12 +1,14 @@
 """Training that diverges: the last good epoch is kept, told, and can be gone on from."""
 
+from dataclasses import replace
+
 import jax
 import numpy as np
 import pytest
 
 import natvi
 from natvi.gaussian import CovarianceGaussian
-from natvi.models.deep.glm_door import fit_deep_glm
+from natvi.models.deep.glm_door import astray, fit_deep_glm
 from natvi.models.deep.nets import init_mlp, mlp
 from natvi.models.deep.training import Training
 from natvi.run import Outcome
@@ -67,3 +69,11 @@ def test_a_deep_glm_too():
     found = fit_deep_glm(X, y, "bernoulli", hidden=(5,), training=training)
     assert found.outcome is Outcome.NONFINITE and np.abs(found.model.mean).max() < 2
     assert any("a tenth of the step size" in r for r in found.trust_reasons)
+
+
+def test_noise_beyond_the_responses_is_told():
+    training = Training(epochs=2, batch_size=40)
+    model = fit_deep_glm(X, X[:, 0], hidden=(5,), training=training).model
+    assert astray(replace(model, shape=100.0, scale=110.0)) == ()
+    told = astray(replace(model, shape=100.0, scale=400.0))
+    assert told[0].level == "do not use" and "2.0 times as large" in told[0].reasons[0]

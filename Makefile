@@ -43,7 +43,7 @@ test: $(VENV)/.natvi-dev
 	@echo "==> pytest: tests"
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow"
 	@echo "==> pytest: doctests"
-	@$(BIN)/python -m pytest -q --doctest-modules src/natvi
+	@$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --doctest-modules src/natvi
 	@$(docs)
 	@echo "==> all checks passed"
 
@@ -61,7 +61,7 @@ docs: $(VENV)/.natvi-dev
 
 # Not part of `make test`: timings need an idle machine.
 bench:
-	@echo "benchmarks are run by hand: $(BIN)/python -m benchmarks {step,glm,glmm,deep,posteriors,cold,fuzz}"
+	@echo "benchmarks are run by hand: $(BIN)/python -m benchmarks {step,glm,glmm,deep,posteriors,cold,parts,fuzz}"
 
 clean:
 	@echo "==> removing caches and built pages ($(VENV) stays; rm -r $(VENV) removes it)"

@@ -14,6 +14,7 @@ BUILT = (
     "glmm",
     "default",
     "accuracy",
+    "parts",
     "crossed",
     "resume",
     "fuzz",
@@ -49,11 +50,11 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     if options.module is not None:
         own["module"] = options.module
-    if options.kept:
-        if options.name != "posteriors":
-            print("--kept is for posteriors", file=sys.stderr)
-            return 2
-        own["kept"] = True
+    campaign = {name: value for name in ("kept", "times", "minutes") if (value := getattr(options, name))}
+    if campaign and options.name != "posteriors":
+        print("--kept, --times and --minutes are for posteriors", file=sys.stderr)
+        return 2
+    own |= campaign
     seed = SEED if options.seed is None else options.seed
     if "case" in own:  # printed, not kept
         benchmark.show_case(seed, own["case"])
@@ -88,7 +89,14 @@ def _target(options: argparse.Namespace) -> Path:
     # a part never replaces the whole
     count = [str(options.count)] if options.count else []
     module = [Path(options.module).stem] if options.module else []
-    parts = [options.name, *module, *options.only, *count, *(["quick"] if options.quick else [])]
+    parts = [
+        options.name,
+        *module,
+        *options.only,
+        *count,
+        *(["times"] if options.times else []),
+        *(["quick"] if options.quick else []),
+    ]
     return RESULTS / f"{'-'.join(parts).lower()}.json"
 
 
@@ -103,6 +111,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--case", type=int, metavar="K", help="fuzz: run one case alone and print it")
     parser.add_argument("--module", metavar="FILE", help="posteriors: a Python file with members of your own")
     parser.add_argument("--kept", action="store_true", help="posteriors: tables of what earlier runs kept")
+    parser.add_argument("--times", action="store_true", help="posteriors: CPU seconds of one fit of every member")
+    parser.add_argument("--minutes", type=float, metavar="M", help="posteriors: begin nothing after so many")
     return parser
 
 

@@ -2,6 +2,9 @@
 
 Each checkout answers from processes of its own that stay warm, with its own sources and its own benchmarks; the two
 take turns within one run, and the fastest call of each counts. No peers. A figure above 1.10 is marked.
+
+A run may be cut into pieces, by benchmark and by problem: with `--json` each figure is added to the file as soon as it
+is measured, in place of an earlier one of the same name.
 """
 
 import argparse
@@ -12,14 +15,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from benchmarks import glm_problems, glmm, step
+from benchmarks import glm_problems, glmm, report, step
 from benchmarks.workers import Worker, WorkerError, clean_environment, thread_counts
 
 ALLOWED = 1.10
+PACKAGES = ("jax", "jaxlib", "numpy", "pandas", "formulae")
 STEP_ROUNDS, STEP_TURNS = 4, 4
 RUNS = {"gva": 15, "exact": 15, "marginal": 4, "auto": 4}
 LONG = 12.0  # seconds: calls of a figure end when each side has spent this much
@@ -54,30 +59,56 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("old", type=Path, help="checkout of before")
     parser.add_argument("new", type=Path, help="checkout of after")
     parser.add_argument("--only", nargs="+", choices=FIGURES, default=list(FIGURES), help="benchmarks")
+    parser.add_argument("--problems", nargs="+", metavar="NAME", help="problems, e.g. a4a toenail; by default all")
     parser.add_argument("--quick", action="store_true", help="two calls of the smallest problems: does it run?")
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the figures go")
     options = parser.parse_args(arguments)
     trees, began = (options.old.resolve(), options.new.resolve()), time.perf_counter()
-    found: list[Figure] = []
+    names = None if options.problems is None else {name.lower() for name in options.problems}
+    kept = Kept(options.json, trees, options.quick)
     print("| figure | before, s | after, s | ratio | bound, after - before |\n|---|---|---|---|---|", flush=True)
     for name in options.only:
-        for figure in FIGURES[name](trees, options.quick):
-            found.append(figure)
+        for figure in FIGURES[name](trees, options.quick, names):
+            kept.add(figure)
             print(figure.line(), flush=True)
-    above = [figure.name for figure in found if figure.ratio > ALLOWED]
-    mean = math.exp(sum(math.log(figure.ratio) for figure in found) / len(found))
-    print(f"\n{len(found)} figures in {time.perf_counter() - began:.0f} s; geometric mean of the ratios {mean:.3f};")
-    print(f"above {ALLOWED}: {', '.join(above) or 'none'}.")
-    if options.json:
-        commits = [_commit(tree) for tree in trees]
-        rows = [figure._asdict() | {"ratio": figure.ratio} for figure in found]
-        options.json.write_text(json.dumps({"commits": commits, "quick": options.quick, "figures": rows}, indent=1))
+    print(f"\n{kept.words()} This run took {time.perf_counter() - began:.0f} s.")
     return 0
 
 
-def step_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
+class Kept:
+    """All figures of two commits so far, in a file if there is one."""
+
+    def __init__(self, path: Path | None, trees: tuple[Path, Path], quick: bool) -> None:
+        """Go on from the file where it holds figures of the same commits."""
+        commits = dict(zip(("before", "after"), map(_commit, trees), strict=True))
+        settings = {"statistic": "minimum; before and after take turns", "calls": RUNS, "seconds of a side": LONG}
+        settings |= {"processes of a step": STEP_TURNS, "rounds of a step": STEP_ROUNDS, "allowed": ALLOWED}
+        self._path = path
+        self._head = {"name": "before_after", "commits": commits, "quick": quick, "settings": settings}
+        self._head |= {"machine": report.machine(), "versions": {name: version(name) for name in PACKAGES}}
+        self._rows: dict[str, dict[str, Any]] = {}
+        if path is not None and path.is_file():
+            found = json.loads(path.read_text("utf-8"))
+            if found["commits"] == commits and found["quick"] == quick:
+                self._rows = {row["name"]: row for row in found["figures"]}
+
+    def add(self, figure: Figure) -> None:
+        """Take a figure in, and write them all."""
+        self._rows[figure.name] = figure._asdict() | {"ratio": figure.ratio}
+        if self._path is not None:
+            self._path.write_text(json.dumps(self._head | {"figures": list(self._rows.values())}, indent=1) + "\n")
+
+    def words(self) -> str:
+        """How many there are, their mean, and those above what is allowed."""
+        ratios = {name: row["ratio"] for name, row in self._rows.items()}
+        mean = math.exp(sum(map(math.log, ratios.values())) / max(len(ratios), 1))
+        above = ", ".join(name for name, ratio in ratios.items() if ratio > ALLOWED)
+        return f"{len(ratios)} figures, geometric mean of the ratios {mean:.3f}; above {ALLOWED}: {above or 'none'}."
+
+
+def step_figures(trees: tuple[Path, Path], quick: bool, names: set[str] | None = None) -> Iterator[Figure]:
     """One step of every rule, and the bare gradient, in fresh processes."""
-    for problem in step.NAMES[1:2] if quick else step.NAMES:
+    for problem in _asked(step.NAMES[1:2] if quick else step.NAMES, names):
         best: tuple[dict[str, float], dict[str, float]] = ({}, {})
         for _ in range(1 if quick else STEP_TURNS):
             for tree, kept in zip(trees, best, strict=True):
@@ -87,9 +118,9 @@ def step_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
             yield Figure(f"step: {problem}, {tool}", (best[0][tool], best[1][tool]))
 
 
-def glm_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
+def glm_figures(trees: tuple[Path, Path], quick: bool, names: set[str] | None = None) -> Iterator[Figure]:
     """Logistic regression from arrays to the posterior, at one thread and at all."""
-    for problem in glm_problems.NAMES[:1] if quick else glm_problems.NAMES:
+    for problem in _asked(glm_problems.NAMES[:1] if quick else glm_problems.NAMES, names):
         for threads in thread_counts():
             with _pair(trees, threads, "benchmarks.glm_worker", "natvi exact") as workers:
                 for worker in workers:
@@ -98,9 +129,11 @@ def glm_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
             yield _figure(f"glm: {problem}, threads {threads}", calls)
 
 
-def glmm_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
+def glmm_figures(trees: tuple[Path, Path], quick: bool, names: set[str] | None = None) -> Iterator[Figure]:
     """Mixed models from formula and frame to the fit; the Gaussian fit at one thread too."""
-    for problem in glmm.PROBLEMS[:1] if quick else glmm.PROBLEMS:
+    problems = {problem.name: problem for problem in glmm.PROBLEMS}
+    for name in _asked(list(problems)[:1] if quick else list(problems), names):
+        problem = problems[name]
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "data.csv"
             problem.load().to_csv(path, index=False)
@@ -114,11 +147,15 @@ def glmm_figures(trees: tuple[Path, Path], quick: bool) -> Iterator[Figure]:
                         yield _figure(f"glmm: {problem.name}, {method}, threads {threads}", calls)
 
 
-FIGURES: dict[str, Callable[[tuple[Path, Path], bool], Iterator[Figure]]] = {
+FIGURES: dict[str, Callable[[tuple[Path, Path], bool, set[str] | None], Iterator[Figure]]] = {
     "step": step_figures,
     "glm": glm_figures,
     "glmm": glmm_figures,
 }
+
+
+def _asked(known: Sequence[str], names: set[str] | None) -> list[str]:
+    return [name for name in known if names is None or name.lower() in names]
 
 
 def _methods(problem: str, threads: int, quick: bool) -> tuple[str, ...]:

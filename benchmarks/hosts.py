@@ -1,6 +1,7 @@
 """Many processes over loopback: weak scaling, bytes, very many rows and groups, and processes that are killed.
 
-Parts, for `--only`: scaling (needs an idle machine with two cores), bytes, rows, groups, kill, study.
+Parts, for `--only`: scaling (needs an idle machine with two cores), bytes, rows, groups, kill, study; `together` puts
+what earlier runs of the parts have written into one file. Rows and groups go on where an earlier run was cut short.
 """
 
 import json
@@ -19,14 +20,16 @@ from typing import Any
 from benchmarks.report import RESULTS, ROOT, Report, cores
 from benchmarks.workers import clean_environment
 
-NAMES = ("scaling", "bytes", "rows", "groups", "kill", "study")
+PARTS = ("scaling", "bytes", "rows", "groups", "kill", "study")
+NAMES = (*PARTS, "together")
 ROWS, GROUPS = 100_000_000, 10_000_000
 SCALING = {"glm": 500_000, "glmm": 100_000}  # rows, or groups of five rows, of every process
 KILLS, KILL_GROUPS, KILL_STEPS = 10, 4_000, 60
 NOTICED = 60.0  # seconds in which the others have to stop
+GROUP_SECONDS = 660.0  # of one run over very many groups; the next one goes on
 HOSTS = 100
 TEN_GIGABIT, MESSAGE = 10e9 / 8, 25e-6  # bytes a second, seconds: assumed for the study, and said so
-REDUCTIONS = {"glm": 3, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
+REDUCTIONS = {"glm": 2, "glmm": 10}  # that wait for each other in a step: sums, numbers of process 0, the next chunk
 
 
 def start(
@@ -68,7 +71,7 @@ def finish(started: list[subprocess.Popen[str]]) -> list[dict[str, Any]]:
 
 def run(report: Report, only: Sequence[str] = ()) -> None:
     """Run the parts that were asked for."""
-    for name in only or NAMES:
+    for name in only or PARTS:
         globals()[f"_{name.lower()}"](report)
 
 
@@ -108,7 +111,7 @@ def _bytes(report: Report) -> None:
 def _rows(report: Report) -> None:
     """10^8 binary rows of 20 columns made on the fly, by exact steps."""
     size = ROWS // 1000 if report.quick else ROWS
-    (said,) = finish(start(1, "many_rows", {"rows": size, "seed": report.seed}, False, loud=True))
+    said = _long(report, "many_rows", {"rows": size, "seed": report.seed})
     versions = said.pop("versions")
     report.add(f"{size:,} binary rows x 20 columns", "natvi, streamed", said, threads=1, versions=versions)
 
@@ -116,10 +119,21 @@ def _rows(report: Report) -> None:
 def _groups(report: Report) -> None:
     """10^7 groups of five binary rows, batch by batch."""
     size = GROUPS // 1000 if report.quick else GROUPS
-    settings = {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed}
-    (said,) = finish(start(1, "many_groups", settings, False, loud=True))
+    settings = {"groups": size, "batch": min(50_000, size // 4), "seed": report.seed, "seconds": GROUP_SECONDS}
+    said = _long(report, "many_groups", settings)
     versions = said.pop("versions")
     report.add(f"{size:,} groups x 5 binary rows", "natvi, streamed", said, threads=1, versions=versions)
+
+
+def _long(report: Report, task: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """Run a task that goes on, when it is started again, where it was cut short."""
+    beside = Path(tempfile.gettempdir()) if report.path is None else report.path.parent
+    path = beside / f".{task}-{'quick' if report.quick else 'whole'}"
+    (said,) = finish(start(1, task, settings | {"path": str(path)}, False, loud=True))
+    if said["outcome"] != "interrupted":
+        for left in beside.glob(f"{path.name}*"):
+            left.unlink()
+    return said
 
 
 def _kill(report: Report) -> None:
@@ -135,8 +149,10 @@ def _kill(report: Report) -> None:
 
         whole = finish(fit(None))
         whole = finish(fit(f"{folder}/undisturbed"))
-        for k in range(kills):
+        k = 0
+        while k < kills:
             path = Path(folder) / f"fit-{k}"
+            path.unlink(missing_ok=True)
             pair = fit(str(path))
             time.sleep(rng.uniform(0.0, whole[0]["seconds"]))
             victim = rng.randrange(2)
@@ -146,19 +162,24 @@ def _kill(report: Report) -> None:
                 _, errors = pair[1 - victim].communicate(timeout=NOTICED)
             except subprocess.TimeoutExpired:
                 pair[1 - victim].kill()
-                report.note(f"kill {k + 1}: the other process did not end within {NOTICED:.0f} s")
+                k += 1
+                report.note(f"kill {k}: the other process did not end within {NOTICED:.0f} s")
                 continue
             finally:
                 pair[victim].communicate()
             took = time.monotonic() - began
-            longest, noticed = max(longest, took), noticed + (pair[1 - victim].returncode != 0)
+            if pair[1 - victim].returncode == 0:
+                report.note(f"kill {k + 1} came after the end of the fit: drawn again")
+                continue
+            k += 1
+            longest, noticed = max(longest, took), noticed + 1
             clear = "another process of this fit has ended" in errors or "another task died" in errors
             words += clear
             again = finish(fit(str(path)))
             equal = [one["digest"] for one in again] == [one["digest"] for one in whole]
             same += equal
             seen = {"victim": victim, "seconds_to_end": took, "message": clear, "same_bits_after_resume": equal}
-            report.add(f"kill {k + 1}", "natvi, 2 processes", seen, versions=whole[0]["versions"], settings=settings)
+            report.add(f"kill {k}", "natvi, 2 processes", seen, versions=whole[0]["versions"], settings=settings)
     metrics = {
         "kills": kills,
         "other_ended_with_an_error": noticed,
@@ -209,3 +230,16 @@ def _study(report: Report) -> None:
         f"reduction takes {2 * (HOSTS - 1)} messages one after the other; measured: a step on a process's own rows, "
         "taken as proportional to their number, and the bytes of a step"
     )
+
+
+def _together(report: Report) -> None:
+    """Join the files of the parts; each keeps its date and commit."""
+    for name in PARTS:
+        path = RESULTS / f"hosts-{name}.json"
+        if not path.exists():
+            report.note(f"{name}: not run")
+            continue
+        found = json.loads(path.read_text("utf-8"))
+        report.rows += found["rows"]
+        report.notes += [f"{name}: run {found['date']}, commit {found['commit']}", *found["notes"]]
+    report.save()

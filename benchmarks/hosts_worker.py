@@ -6,13 +6,16 @@ output is JSON.
 
 import hashlib
 import json
+import pickle
 import platform
 import re
 import resource
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -101,63 +104,90 @@ def many_rows(settings: dict[str, Any]) -> dict[str, Any]:
         for start in range(0, size, PIECE):
             yield rows(min(PIECE, size - start), seed + start)
 
-    passes: list[float] = []
+    log = Path(f"{settings['path']}.passes")  # of this run and of those before it that were cut short
+    passes: list[list[float]] = json.loads(log.read_text()) if log.exists() else []
     plain = exact._Passes.__call__
 
     def timed(self: Any, q: Any) -> Any:
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         found = plain(self, q)
-        passes.append(time.perf_counter() - began)
-        print(f"pass {len(passes)}: {passes[-1]:.1f} s, {memory():.2f} GiB", file=sys.stderr, flush=True)
+        passes.append([time.perf_counter() - began, time.process_time() - cpu, memory()])
+        log.write_text(json.dumps(passes))
+        print(f"pass {len(passes)}: {passes[-1][0]:.1f} s, {memory():.2f} GiB", file=sys.stderr, flush=True)
         return found
 
     exact._Passes.__call__ = timed  # type: ignore[method-assign]
     began = time.perf_counter()
-    for X, y in pieces(0):
+    for X, y in islice(pieces(0), 8):
         del X, y
-    made = time.perf_counter() - began
+    made = (time.perf_counter() - began) * max(1.0, size / (8 * PIECE))
     began = time.perf_counter()
     model = natvi.glm_batches(pieces, size, family="bernoulli", intercept=True)
     surveyed = time.perf_counter() - began
-    result = model.fit(optimizer="ascent")
+    result = model.fit(optimizer="ascent", checkpoint=settings["path"])
     table = result.fixed_effects()
     error = (table["mean"].to_numpy() - np.append(-0.5, BETA)) / table["sd"].to_numpy()
+    clock, cpu, room = np.array(passes).T
     return {
         "rows": size,
         "columns": COLUMNS,
         "seconds_to_make_rows_once": made,
         "seconds_survey": surveyed,
-        "seconds_a_pass": float(np.median(passes)),
+        "seconds_a_pass": float(np.median(clock)),
+        "cpu_seconds_a_pass": float(np.median(cpu)),
         "passes": len(passes),
         "outcome": str(result.outcome),
-        "largest_error_in_posterior_sds": float(np.abs(error).max()),
-        "memory_gib": memory(),
+        "root_mean_square_error_in_posterior_sds": float(np.sqrt(np.mean(error**2))),
+        "memory_gib": float(max(room.max(), memory())),
     }
 
 
 def many_groups(settings: dict[str, Any]) -> dict[str, Any]:
-    """Fit very many groups, batch by batch."""
+    """Fit very many groups, batch by batch; a run that was cut short goes on from its last epoch."""
     from natvi.models.mixed.batches.door import fit_mixed_batches
+    from natvi.models.mixed.batches.state import BatchWorker
     from natvi.run.batches.group_batches import GroupedPieces
 
     total, batch, seed = settings["groups"], settings["batch"], settings["seed"]
+    log, blocks = Path(f"{settings['path']}.epochs"), Path(f"{settings['path']}.npy")
+    epochs, state = pickle.loads(log.read_bytes()) if log.exists() else ([], None)
+    plain, began = BatchWorker.end_epoch, [time.perf_counter(), time.process_time()]
 
     def opened(epoch: int) -> Iterator[dict[str, np.ndarray]]:
         for start in range(0, total, batch):
             yield groups(min(batch, total - start), seed + start, start)
 
-    began = time.perf_counter()
-    result = fit_mixed_batches(GroupedPieces(opened, total), family="bernoulli")
-    seconds = time.perf_counter() - began
+    def timed(self: Any) -> None:
+        plain(self)
+        now = [time.perf_counter(), time.process_time()]
+        epochs.append([now[0] - began[0], now[1] - began[1], memory()])
+        began[:] = now
+        half = log.with_suffix(".half")
+        half.write_bytes(pickle.dumps((epochs, self.state._replace(blocks=None))))
+        half.replace(log)
+        print(f"epoch {len(epochs)}: {epochs[-1][0]:.1f} s, {memory():.2f} GiB", file=sys.stderr, flush=True)
+        if now[0] - launched + epochs[-1][0] > settings["seconds"]:
+            signal.raise_signal(signal.SIGINT)  # the fit keeps what it has reached
+
+    BatchWorker.end_epoch = timed  # type: ignore[method-assign]
+    if state is not None:
+        state = state._replace(blocks=np.lib.format.open_memmap(blocks, mode="r+"))
+    launched = began[0]
+    result = fit_mixed_batches(GroupedPieces(opened, total), family="bernoulli", blocks=blocks, state=state)
     table = result.summary()
+    error = (table["mean"].to_numpy() - [-0.5, 0.5, -0.5, 0.25, 0.0, 1.0]) / table["sd"].to_numpy()
+    clock, cpu, room = np.array(epochs).T
     return {
         "groups": total,
         "rows": 5 * total,
-        "seconds": seconds,
-        "epochs": len(result.trace),
+        "seconds_of_all_epochs": float(clock.sum()),
+        "seconds_an_epoch": float(np.median(clock)),
+        "cpu_seconds_an_epoch": float(np.median(cpu)),
+        "epochs": len(epochs),
         "outcome": str(result.outcome),
         "sd": float(table["mean"].iloc[-1]),
-        "memory_gib": memory(),
+        "root_mean_square_error_of_coefficients_in_posterior_sds": float(np.sqrt(np.mean(error[:-1] ** 2))),
+        "memory_gib": float(max(room.max(), memory())),
     }
 
 

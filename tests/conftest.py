@@ -1,25 +1,13 @@
-"""What every test shares: checked shapes, fixed randomness, no windows, a float32 process, compiled code."""
+"""What every test shares: checked shapes, fixed randomness, a float32 process, room for compiled code."""
 
 import os
 import sys
 import types
-from pathlib import Path
 
 import hypothesis
 import jaxtyping
 import pytest
 from beartype import BeartypeConf, beartype
-
-os.environ["MPLBACKEND"] = "Agg"
-os.environ.pop("JAX_ENABLE_X64", None)
-# Data are tiny and compilation is the cost of a test: machine code is not optimised (at level 1 tests took half as long
-# again), fused operations are emitted the older and quicker way, and all workers and the processes that tests start
-# share one folder of programs, which is kept for the next run. XLA_FLAGS="--xla_backend_optimization_level=3
-# --xla_cpu_use_fusion_emitters=true" tests the very code that users get.
-QUICK = "--xla_backend_optimization_level=0 --xla_cpu_use_fusion_emitters=false"
-os.environ["XLA_FLAGS"] = f"{QUICK} {os.environ.get('XLA_FLAGS', '')}"
-os.environ["JAX_COMPILATION_CACHE_DIR"] = str(Path(__file__).parents[1] / ".cache" / "tests")
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.15"
 
 # Every annotation of natvi is checked at every call, in tests only; an int passes for a float, as in pyright.
 # The hook wants the checker's dotted name and sees only modules imported after it.

@@ -18,7 +18,7 @@ REPOSITORY = Path(__file__).parents[1]
 PACKAGE = REPOSITORY / "src" / "natvi"
 
 ROOMS = [
-    *("typing", "x64", "over_hosts", "linalg", "quadrature", "formula", "families", "hosts"),
+    *("collector", "special", "typing", "x64", "over_hosts", "linalg", "quadrature", "formula", "families", "hosts"),
     *("target", "gaussian"),
     *("derivatives", "natural", "optimize"),
     *("run", "metrics", "show"),

@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 import natvi
 from natvi import cli
 from natvi.cli import deliver, fitting
-from natvi.cli.tables import Reading, find_decimal, read_table
+from natvi.cli.app import app
+from natvi.cli.tables import Reading, check_mixed, find_decimal, read_table, write_like
 from natvi.data import load_epilepsy
 from natvi.models.linear.door import GlmModel
 from natvi.result.text import text_summary
@@ -34,7 +35,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run(*arguments: str | Path, code: int = 0) -> Any:
-    result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments], catch_exceptions=False)
+    result = CliRunner().invoke(app, [str(argument) for argument in arguments], catch_exceptions=False)
     assert result.exit_code == code, result.output
     return result
 
@@ -374,7 +375,7 @@ def test_saved_fits_predict_are_compared_and_reported(tmp_path: Path) -> None:
     table = run("compare", large, tmp_path / "small" / "fit.natvi", "--data", path).stdout
     assert table.index("large") < table.index("small") and "se of difference" in table
     with pytest.raises(ValueError, match="two or more different saved fits"):
-        CliRunner().invoke(cli.app, ["compare", str(large), str(large), "--data", str(path)], catch_exceptions=False)
+        CliRunner().invoke(app, ["compare", str(large), str(large), "--data", str(path)], catch_exceptions=False)
     run("report", large, tmp_path / "again.html")
     assert (tmp_path / "again.html").exists()
 
@@ -388,7 +389,7 @@ def test_answers_that_are_not_to_be_used_have_a_code(table: str, monkeypatch: py
     arguments = ["fit", table, "y ~ base", "--max-steps", "1", "--family", "poisson", "--method", "gva"]
     with monkeypatch.context() as patch:
         patch.setattr(natvi.Result, "trust", property(lambda _: "do not use"))
-        assert CliRunner().invoke(cli.app, arguments).exit_code == 3
+        assert CliRunner().invoke(app, arguments).exit_code == 3
 
 
 def test_narrow_lines(table: str) -> None:
@@ -438,3 +439,32 @@ def test_mistake_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert failed.returncode == 2 and failed.stdout == ""
     assert failed.stderr == "natvi: There is no file nothing.csv. Give the path of a CSV or Parquet file.\n"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("y;x\n1;1.234,5\n2;2.345,75\n3;1.234,5\n", r"holds numbers written like '1.234,5'. Write them without"),
+        ("<!DOCTYPE html><html><body>404</body></html>", "it is a web page"),
+        ("PK\x03\x04....", "it is a workbook: save the sheet as CSV"),
+    ],
+)
+def test_what_is_no_table_of_numbers_is_said(text: str, words: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text, "utf-8")
+    with pytest.raises(ValueError, match=words):
+        check_mixed(read_table(path), "y ~ x")
+
+
+def test_codes_of_groups_may_look_like_anything() -> None:
+    check_mixed(pd.DataFrame({"y": [1, 2], "ward": ["1.234.567", "1,5"]}), "y ~ 1 + (1 | ward)")
+
+
+def test_predictions_are_written_as_the_file_was(tmp_path: Path) -> None:
+    path = tmp_path / "semi.csv"
+    path.write_bytes("Größe;dosis\n1,5;klein\n2,25;groß\n".encode("cp1252"))
+    frame = read_table(path).assign(mean=[0.5, 1.25])
+    assert write_like(frame, path, Reading()).decode("cp1252") == "Größe;dosis;mean\n1,5;klein;0,5\n2,25;groß;1,25\n"
+    odd = frame.assign(dosis="Ω")  # which that encoding does not have
+    assert "Ω" in write_like(odd, path, Reading()).decode("utf-8")
+    assert write_like(frame, tmp_path / "rows.parquet", Reading()).startswith("Größe,dosis".encode())

@@ -1,8 +1,10 @@
 """Pages that name files name files that are there, and the map of the paper leaves nothing out."""
 
 import importlib.util
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -93,18 +95,35 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
     assert not re.search(r"\bnan\b", capsys.readouterr().out), "a page shows a number that is none"
 
 
-def test_tables_of_results_come_from_the_files() -> None:
-    spec = importlib.util.spec_from_file_location("results_hook", DOCS / "hooks" / "results.py")
+def hook(name: str) -> Any:
+    spec = importlib.util.spec_from_file_location(f"{name}_hook", DOCS / "hooks" / f"{name}.py")
     assert spec is not None and spec.loader is not None
-    hook = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(hook)
-    text = hook.fill_in((DOCS / "results.md").read_text("utf-8"))
-    assert (
-        "<!-- results" not in text
-        and "| seconds | Epilepsy |" in text
-        and "| natvi gva | 0.00747 |" in text
-        and "141 / 141" in text
-    )
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_tables_of_results_come_from_the_files() -> None:
+    pytest.importorskip("mkdocs")
+    text = hook("results").fill_in((DOCS / "results.md").read_text("utf-8"))
+    assert "| seconds | Epilepsy |" in text and "| natvi gva | 0.00747 |" in text and "141 / 141" in text
+    text = hook("all_results").fill_in(text)
+    assert "<!-- results" not in text and "[table2](all-results.md#experiments-table2)" in text
+
+
+def test_every_file_of_results_is_on_the_page_even_new_ones(tmp_path: Path) -> None:
+    pytest.importorskip("mkdocs")
+    module = hook("all_results")
+    text = module.fill_in((DOCS / "all-results.md").read_text("utf-8"))
+    files = [path for folder in module.FOLDERS.values() for path in folder.glob("*.json")]
+    assert len(files) > 30 and [path.name for path in files if f"results/{path.name}`" not in text] == []
+    cell = {"row": "r", "column": "c", "metric": "seconds", "paper": None, "ours": 1.5}
+    (tmp_path / "brand-new.json").write_text(json.dumps({"label": "brand_new", "cells": [cell]}), "utf-8")
+    (tmp_path / "empty.json").write_text("{}", "utf-8")
+    folders = {"experiments": tmp_path, "benchmarks": tmp_path / "none"}
+    found = module.everything(folders)
+    assert "### brand-new" in found and "| r | 1.5 |" in found and "empty" not in found
+    assert "[brand-new](all-results.md#experiments-brand-new)" in module.index(folders)
 
 
 def test_every_public_name_is_on_the_page_of_names() -> None:

@@ -19,7 +19,16 @@ SELDOM = (
     "sklearn",
     "polars",
 )
-SELDOM_OF_SCIPY = ("scipy.stats", "scipy.optimize", "scipy.interpolate", "scipy.sparse.linalg", "scipy.spatial")
+SELDOM_OF_SCIPY = (
+    "scipy.special",
+    "scipy.sparse",
+    "scipy.linalg",
+    "scipy.stats",
+    "scipy.optimize",
+    "scipy.interpolate",
+    "scipy.sparse.linalg",
+    "scipy.spatial",
+)
 COMMAND_LINE = tuple(name for name in SELDOM if name != "rich")
 
 

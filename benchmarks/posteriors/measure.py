@@ -36,9 +36,8 @@ def flat(draws: Draws, names: Any) -> np.ndarray:
     return np.concatenate([np.asarray(draws[name], float).reshape(len(draws[name]), -1) for name in names], axis=1)
 
 
-def compare(mean: np.ndarray, sd: np.ndarray, truth: np.ndarray) -> Accuracy:
-    """Hold means and sds against true draws; what does not vary is left out."""
-    right, spread = truth.mean(axis=0), truth.std(axis=0)
+def compare(mean: np.ndarray, sd: np.ndarray, right: np.ndarray, spread: np.ndarray) -> Accuracy:
+    """Hold means and sds against true means and sds; what does not vary is left out."""
     varies = spread > 1e-12 * (1 + np.abs(right))
     shift = np.abs(mean - right)[varies] / spread[varies]
     change = np.abs(sd[varies] / spread[varies] - 1.0)
@@ -65,5 +64,5 @@ def can_serve(free: np.ndarray, carry: Any, truth: np.ndarray) -> bool:
     root = np.linalg.cholesky(np.cov(free.T).reshape(len(mean), -1) + 1e-12 * np.diag(sd**2))
     half = rng.standard_normal((4096, len(mean)))
     carried = carry(mean + np.concatenate([half, -half]) @ root.T)
-    found = compare(carried.mean(axis=0), carried.std(axis=0), truth)
+    found = compare(carried.mean(axis=0), carried.std(axis=0), truth.mean(axis=0), truth.std(axis=0))
     return found.shift <= SERVED and found.change <= SERVED

@@ -11,6 +11,7 @@ from benchmarks.posteriors.posterior import Posterior
 from benchmarks.report import Report
 
 SEPARATED = 6.0  # sds between modes, beyond which no local check can see the other
+SMALL = 250  # dimensions up to which fits are to be quick
 Run = dict[str, Any]
 
 
@@ -31,14 +32,15 @@ def kind(run: Run) -> str:
     return "near" if run["trust"] == "good" else "said to be off"
 
 
-def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, versions: dict[str, str]) -> None:
-    """Write natvi's rows of one member."""
+def tell_member(
+    report: Report, member: Posterior, runs: list[Run], truth: Run, times: Run, versions: dict[str, str]
+) -> None:
+    """Write natvi's rows of one member; `times` are CPU seconds alone on the machine, if there are any."""
     if "error" in truth:
         report.note(f"{member.name}: no true draws: {truth['error']}")
         return
     done = [run for run in runs if "error" not in run]
     counts = Counter(map(kind, runs))
-    warm = [run["warm_cpu_seconds"] for run in done if run["warm_cpu_seconds"] is not None]
     metrics: dict[str, Any] = {
         "dimensions": truth["dimensions"],
         "gaussian_can_serve": f"{sum(run['served'] for run in runs)} of {len(runs)}",
@@ -50,7 +52,8 @@ def tell_member(report: Report, member: Posterior, runs: list[Run], truth: Run, 
         "worst_sd_share": max((accuracy(run).change for run in done), default=np.inf),
         "method": ", ".join(dict.fromkeys(run["method"] for run in done)),
         "cpu_seconds": median(run["cpu_seconds"] for run in done) if done else None,
-        "warm_cpu_seconds": median(warm) if warm else None,
+        "alone_cpu_seconds": times.get("cpu_seconds"),
+        "alone_warm_cpu_seconds": times.get("warm_cpu_seconds"),
     }
     report.add(member.name, "natvi", metrics, threads=1, versions=versions)
     for run in runs:
@@ -74,7 +77,9 @@ def tell_all(report: Report, runs: list[Run], versions: dict[str, str]) -> None:
     for name, part in parts.items():
         counts = Counter(map(kind, part))
         right = counts["accurate"] + counts["false alarm"]
-        small = [run["cpu_seconds"] for run in part if "error" not in run and run["dimensions"] <= 250]
+        small = [run for run in part if "error" not in run and run["dimensions"] <= SMALL]
+        busy = [run["cpu_seconds"] for run in small]
+        alone = [run["times"] for run in small if "cpu_seconds" in run["times"]]
         metrics = {
             "runs": len(part),
             "accurate_share": right / len(part) if part else None,
@@ -83,8 +88,10 @@ def tell_all(report: Report, runs: list[Run], versions: dict[str, str]) -> None:
             "separated_modes_not_seen": counts["separated"],
             "alarm_share_of_accurate": counts["false alarm"] / right if right else None,
             "errors": counts["error"],
-            "median_cpu_seconds_d_to_250": median(small) if small else None,
-            "largest_cpu_seconds_d_to_250": max(small, default=None),
+            "median_cpu_seconds_d_to_250": median(busy) if busy else None,
+            "largest_cpu_seconds_d_to_250": max(busy, default=None),
+            "largest_alone_cpu_seconds_d_to_250": max((t["cpu_seconds"] for t in alone), default=None),
+            "largest_alone_warm_cpu_seconds_d_to_250": max((t["warm_cpu_seconds"] for t in alone), default=None),
         }
         report.add(name, "natvi", metrics, threads=1, versions=versions)
 
@@ -101,3 +108,25 @@ def tell_peer(report: Report, member: Posterior, tool: str, found: Run, truth: R
         "cpu_seconds": found["cpu_seconds"],
     }
     report.add(member.name, tool, metrics, threads=1, versions=versions)
+
+
+def tell_times(report: Report, times: dict[str, Run], versions: dict[str, str]) -> None:
+    """Write the CPU seconds of one fit of every member, and the largest of those of up to 250 dimensions."""
+    done = {slug: found for slug, found in times.items() if "error" not in found}
+    for slug, found in done.items():
+        report.add(slug, "natvi", found, threads=1, versions=versions)
+    small = [found for found in done.values() if found["dimensions"] <= SMALL]
+    cold, warm = ([found[name] for found in small] for name in ("cpu_seconds", "warm_cpu_seconds"))
+    metrics = {
+        "members": len(small),
+        "median_cpu_seconds": median(cold) if small else None,
+        "largest_cpu_seconds": max(cold, default=None),
+        "at_most_2_seconds": sum(one <= 2.0 for one in cold),
+        "median_warm_cpu_seconds": median(warm) if small else None,
+        "largest_warm_cpu_seconds": max(warm, default=None),
+        "warm_below_0.3_seconds": sum(one < 0.3 for one in warm),
+    }
+    report.add(f"all of up to {SMALL} dimensions", "natvi", metrics, threads=1, versions=versions)
+    for slug, found in times.items():
+        if "error" in found:
+            report.note(f"{slug}: {found['error']}")

@@ -3,8 +3,10 @@
 Each name is imported when it is first asked for: whoever fits a mixed model does not wait for the nets.
 """
 
-from importlib import import_module, metadata
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from natvi.collector import collector_at_rest
 
 if TYPE_CHECKING:
     from natvi import data as data
@@ -54,11 +56,15 @@ __all__ = ["__version__", *ROOMS, *sorted(_HOME)]  # pyright: ignore[reportUnsup
 def __getattr__(name: str) -> Any:
     """Import a public name when it is first asked for, and keep it."""
     if name == "__version__":
+        from importlib import metadata  # takes half as long as all else here
+
         value = metadata.version("natvi")
     elif name in ROOMS:
-        return import_module(f"natvi.{name}")  # the import itself keeps it
+        with collector_at_rest():
+            return import_module(f"natvi.{name}")  # the import itself keeps it
     elif name in _HOME:
-        value = getattr(import_module(_HOME[name]), name)
+        with collector_at_rest():
+            value = getattr(import_module(_HOME[name]), name)
     else:
         raise AttributeError(f"module 'natvi' has no attribute {name!r}")
     globals()[name] = value

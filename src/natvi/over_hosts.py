@@ -5,7 +5,7 @@ part, and everything else is the same in all of them. A sum over groups is then 
 a program there is one part, and all of these functions return what they are given: a fit in one process is not touched.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
@@ -62,6 +62,32 @@ def as_first(tree: Any) -> Any:
     Replicated numbers may differ in their last bits where processors differ; what decides must not.
     """
     return add_up(first_only(tree)) if in_parts() else tree
+
+
+def summed(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """Return a scalar function as the sum over all parts of what it is in each; its gradient is the sum likewise.
+
+    A point that is the same everywhere would otherwise get the gradient of its own part alone.
+
+    Example:
+        >>> jax.value_and_grad(summed(lambda x: x**2))(3.0)
+        (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+    """
+    if not in_parts():
+        return function
+
+    @jax.custom_vjp
+    def total(point: Any) -> Any:
+        return add_up(function(point))
+
+    def forward(point: Any) -> tuple[Any, Any]:
+        return add_up(jax.value_and_grad(function)(point))  # value and gradient in one exchange
+
+    def backward(gradient: Any, weight: Any) -> tuple[Any]:
+        return (jax.tree.map(lambda g: weight * g, gradient),)
+
+    total.defvjp(forward, backward)
+    return total
 
 
 @contextmanager

@@ -53,11 +53,11 @@ def test_the_rule_knows_which_members_a_gaussian_can_serve(slug, served):
 
 
 def test_accuracy_is_in_posterior_sds():
-    truth = np.random.default_rng(0).normal(3.0, 2.0, (100_000, 1))
-    found = compare(np.array([3.4]), np.array([2.2]), truth)
-    assert found.shift == pytest.approx(0.2, abs=0.01) and found.change == pytest.approx(0.1, abs=0.01)
-    assert not found.accurate and not found.far_off
-    assert compare(np.array([np.nan]), np.array([1.0]), truth).far_off
+    right, spread = np.array([3.0, 1.0]), np.array([2.0, 0.0])
+    found = compare(np.array([3.4, 1.0]), np.array([2.2, 0.0]), right, spread)
+    assert found.shift == pytest.approx(0.2) and found.change == pytest.approx(0.1)
+    assert not found.far_off
+    assert compare(np.array([np.nan, 1.0]), np.array([1.0, 0.0]), right, spread).far_off
 
 
 @pytest.mark.parametrize(
@@ -89,17 +89,39 @@ def test_a_module_of_ones_own_runs_and_outcomes_are_kept(tmp_path, monkeypatch, 
         (r["tool"], r["metric"]): r["value"] for r in json.loads(target.read_text())["rows"] if r["problem"] != "all"
     }
     assert rows["natvi", "accurate"] == 1 and rows["Laplace", "accurate"] is True
+    assert command.main([*words, "--times"]) == 0
+    rows = {(r["tool"], r["metric"]): r["value"] for r in json.loads(target.read_text())["rows"]}
+    assert rows["natvi", "largest_warm_cpu_seconds"] < rows["natvi", "largest_cpu_seconds"]
     monkeypatch.setattr(campaign, "Worker", None)  # nothing is run again
     assert command.main(words) == 0
+    rows = {(r["tool"], r["metric"]): r["value"] for r in json.loads(target.read_text())["rows"]}
+    assert rows["natvi", "alone_warm_cpu_seconds"] < rows["natvi", "alone_cpu_seconds"]
+    line = json.loads((tmp_path / "kept" / "posteriors-truth.jsonl").read_text())
+    assert len(line["found"]["mean"]) == 2 and line["key"] == ["own-normal", 0]
+    assert command.main(["posteriors", "--minutes", "0.0001", *words[1:], "--only", "own-normal"]) == 0
+    assert command.main(["fuzz", "--minutes", "1"]) == 2
     assert command.main([*words, "--only", "no such"]) == 2
     assert "own-normal" in capsys.readouterr().err
     assert command.main(["posteriors", "--module", str(tmp_path / "none.py")]) == 2
 
 
+def test_lines_of_another_suite_are_left_aside(tmp_path, monkeypatch):
+    monkeypatch.setenv("NATVI_POSTERIORS", str(tmp_path))
+    line = {"key": ["banana", 11, 0], "found": {"shift": 0.0}, "versions": {"natvi": "0"}, "sources": "abc"}
+    path = tmp_path / "posteriors-fit.jsonl"
+    with campaign.Campaign("suite", kept=True) as now:
+        path.write_text(json.dumps(line | {"suite": "other"}) + "\n", "utf-8")
+        assert now.fit("banana", 11, 0) == {"error": campaign.MISSING} and now.missing == ["fit banana 11 0"]
+        suite = now._labels["fit"]["suite"]
+    path.write_text(json.dumps(line | {"suite": suite}) + "\n", "utf-8")
+    with campaign.Campaign("suite", kept=True) as now:
+        assert now.fit("banana", 11, 0) == {"shift": 0.0} and now.sources() == {"abc": 1}
+
+
 def test_a_worker_that_fails_is_an_outcome(tmp_path):
     report = Report("posteriors", None)
     run = {"error": "ended with code 1", "served": True, "dimensions": 3, "data_seed": 0, "fit_seed": 0}
-    tell.tell_member(report, MEMBERS[0], [run], {"served": True, "dimensions": 3}, {"natvi": "0"})
-    tell.tell_all(report, [run], {"natvi": "0"})
+    tell.tell_member(report, MEMBERS[0], [run], {"served": True, "dimensions": 3}, {}, {"natvi": "0"})
+    tell.tell_all(report, [run | {"times": {}}], {"natvi": "0"})
     assert "error" in report.notes[0]
     assert {r["metric"]: r["value"] for r in report.rows if r["problem"] == "all"}["errors"] == 1

@@ -1,5 +1,6 @@
 """Models of NumPyro and PyMC: the same answers as a function, the model's own names, and clear answers."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -81,9 +82,20 @@ def off_its_support():
     numpyro.factor("impossible", -jnp.inf * jnp.exp(numpyro.sample("a", dist.Normal())))
 
 
+def of_its_own_chance():
+    x = numpyro.sample("x", dist.Normal())
+    numpyro.factor("noise", x * jax.random.normal(numpyro.prng_key()))
+
+
+def of_the_mean(y):
+    numpyro.sample("y", dist.Normal(numpyro.sample("mean", dist.Normal())), obs=y)
+
+
 @pytest.mark.parametrize(
     ("model", "args", "message"),
     [
+        (3, (), "needs a model"),
+        (of_its_own_chance, (), r"random numbers of its own \(numpyro\.prng_key\)"),
         (discrete, (), "'z' is discrete and not observed"),
         (subsampled, (np.zeros(10),), "takes 2 of 10 rows at random"),
         (enumerated, (), "'kind' is discrete and not observed"),
@@ -95,6 +107,21 @@ def off_its_support():
 def test_models_that_cannot_be_fitted_get_a_clear_answer(model, args, message):
     with pytest.raises(ValueError, match=message):
         natvi.from_numpyro(model, *args).fit()
+
+
+@pytest.mark.filterwarnings("ignore:.*ut-of-support values:UserWarning")
+def test_missing_data_of_numpyro_are_named():
+    with pytest.raises(ValueError, match="look for missing values"):
+        natvi.from_numpyro(of_the_mean, np.array([1.0, np.nan])).fit()
+
+
+def test_an_improper_prior_of_numpyro_is_one():
+    def improper(y):
+        flat = dist.ImproperUniform(dist.constraints.positive, (), ())
+        numpyro.sample("y", dist.Normal(numpyro.sample("mean", flat), 1.0), obs=y)
+
+    result = natvi.from_numpyro(improper, np.full(50, 9.0)).fit()
+    assert result.summary().loc["mean", "mean"] == pytest.approx(9.0, abs=0.02) and result.trust == "good"
 
 
 def test_without_pymc_the_cure_is_named():
@@ -135,6 +162,27 @@ def test_a_hierarchy_of_pymc_is_the_function_with_names():
         natvi.from_pymc(discrete)
     with pytest.raises(ValueError, match=r"needs a pymc\.Model"):
         natvi.from_pymc(3)
+    with pm.Model() as minibatched:
+        batch = pm.Minibatch(Y, batch_size=8)
+        pm.Normal("y", pm.Normal("mean"), observed=batch, total_size=48)
+    with pytest.raises(ValueError, match=r"e\.g\. by pm\.Minibatch"):
+        natvi.from_pymc(minibatched).fit()
+
+
+@pytest.mark.filterwarnings("ignore:pytensor.as_op is deprecated:FutureWarning")
+def test_what_jax_does_not_know_of_a_pymc_model_is_named():
+    pm = pytest.importorskip("pymc")
+    import pytensor.tensor as pt
+    from pytensor.compile.ops import as_op
+
+    @as_op(itypes=[pt.dscalar], otypes=[pt.dscalar])
+    def black_box(x):
+        return np.asarray(x**2)
+
+    with pm.Model() as model:
+        pm.Normal("y", black_box(pm.Normal("a")), observed=1.0)
+    with pytest.raises(ValueError, match="unknown to JAX"):
+        natvi.from_pymc(model).fit()
 
 
 EFFECT, ERROR = np.array([28.0, 8, -3, 7, -1, 1, 18, 12]), np.array([15.0, 10, 16, 11, 9, 11, 10, 18])

@@ -13,6 +13,7 @@ from experiments.report import Report
 
 import natvi
 from natvi.x64 import float64
+from strategies import quick_jit
 
 
 def test_sixty_data_sets_of_four_families_share_cells_within_a_design():
@@ -38,9 +39,13 @@ def test_the_volume_of_the_chains_coordinates_is_that_of_their_map(plain):
             found = place(jnp.concatenate([z[:h], w]), own)[1]
             return jnp.concatenate([found.local.ravel(), found.shared])
 
-        given, point, log_volume = place(z, own)
-        volume = np.linalg.slogdet(np.asarray(jax.jacfwd(theta)(z[h:])))[1]
-        density = float(log_density(z, own) - given.value(point))
+        @quick_jit
+        def seen(z: jax.Array) -> tuple[jax.Array, ...]:
+            given, point, log_volume = place(z, own)
+            return jax.jacfwd(theta)(z[h:]), log_volume, log_density(z, own) - given.value(point)
+
+        jacobian, log_volume, density = map(np.asarray, seen(z))
+        volume = np.linalg.slogdet(jacobian)[1]
     assert float(log_volume) == pytest.approx(volume, abs=1e-9) and density == pytest.approx(volume, abs=1e-9)
 
 

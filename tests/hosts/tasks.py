@@ -1,5 +1,6 @@
 """What processes do together in tests: each task is the same call with a part of the same rows."""
 
+import hashlib
 from pathlib import Path
 from typing import Any
 
@@ -95,6 +96,8 @@ def refusals(processes: int, number: int, folder: Path) -> dict[str, str]:
         "crossed": refusal(lambda: natvi.glmm("gaussian ~ x + (1 | g) + (1 | f)", own)),
         "steps": refusal(lambda: natvi.glm("gaussian ~ x", own).fit(max_steps=3 + number)),
         "learned": refusal(lambda: natvi.glm("gaussian ~ scale(x)", own)),
+        "density": refusal(lambda: natvi.fit(lambda p: -(p**2), 0.0)),
+        "deep": refusal(lambda: natvi.DeepGLMRegressor().fit(own[["x", "z"]], own["gaussian"])),
         "response": refusal(lambda: natvi.glm("poisson ~ x", own.assign(poisson=-1 if first else 1), family="poisson")),
     }
 
@@ -132,6 +135,106 @@ def batches(processes: int, number: int, folder: Path) -> dict[str, Any]:
     }
 
 
+NET = {"epochs": 3, "batch_size": 37, "num_samples": 2}
+OPTIMIZERS = ("ivon", "adam", "nadam", "snngm", "nagm", "pga", "vogn", "point")
+
+
+def examples(equal: bool = False) -> tuple[np.ndarray, np.ndarray, int]:
+    """Return examples, their labels, and how many the first of two processes holds."""
+    rng = np.random.default_rng(5)
+    X = rng.normal(size=(200, 3)).astype(np.float32)
+    return X, (X[:, 0] * X[:, 1] + 0.3 * rng.normal(size=200) > 0).astype(int), 100 if equal else 67
+
+
+def net(seed: int = 0) -> Any:
+    """Return a small net."""
+    import jax
+
+    from natvi.models.deep.nets import init_mlp, mlp
+
+    return natvi.bnn(mlp, init_mlp(jax.random.key(seed), (3, 8, 2)))
+
+
+def net_numbers(fit: natvi.Result) -> dict[str, Any]:
+    """Return what two fits of a net are compared by, and the very bits of the state."""
+    import jax
+
+    bits = hashlib.sha256()
+    for leaf in jax.tree.leaves(fit.state):
+        bits.update(np.ascontiguousarray(leaf).tobytes())
+    found = {
+        "mean": fit.model.mean.tolist(),
+        "sds": fit.model.sds.tolist(),
+        "elbo": fit.elbo,
+        "outcome": str(fit.outcome),
+    }
+    return found | {"validation": fit.model.validation.tolist(), "state": bits.hexdigest(), "trust": str(fit.trust)}
+
+
+def own_examples(number: int, equal: bool = False) -> tuple[np.ndarray, np.ndarray]:
+    X, y, first = examples(equal)
+    return (X[:first], y[:first]) if number == 0 else (X[first:], y[first:])
+
+
+def nets(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Nets by every optimizer, of unequal and equal parts; the second process's own start does not count."""
+    found = {}
+    for name in OPTIMIZERS:
+        X, y = own_examples(number, equal=name == "vogn")
+        found[name] = net_numbers(net(number).fit(X, y, optimizer=name, validation=(X[:20], y[:20]), **NET))
+    return found
+
+
+class Impatient:
+    """Ctrl-C after some looks."""
+
+    def __init__(self) -> None:
+        self.looks = 0
+
+    @property
+    def asked(self) -> bool:
+        self.looks += 1
+        return self.looks > 2
+
+    def __enter__(self) -> "Impatient":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+
+def keep_net(processes: int, number: int, folder: Path) -> dict[str, Any]:
+    """Stop a net in process 0 with a checkpoint; go on from it to the end; and without a stop."""
+    from natvi.run.stochastic import loop
+
+    X, y = own_examples(number) if processes > 1 else examples()[:2]
+    path, plain = folder / f"net-{processes}", loop.Interruption
+    loop.Interruption = Impatient if number == 0 else plain  # type: ignore[assignment]
+    stopped = net().fit(X, y, checkpoint=path, checkpoint_seconds=0.0, **NET)
+    loop.Interruption = plain
+    copy = path.read_bytes() if number == 0 else b""
+    again = net().fit(X, y, checkpoint=path, **NET)
+    if number == 0:
+        (folder / "net-for-others").write_bytes(copy)
+    whole = net().fit(X, y, **NET)
+    return {"stopped": net_numbers(stopped), "again": net_numbers(again), "whole": net_numbers(whole)}
+
+
+def net_refusals(processes: int, number: int, folder: Path) -> dict[str, str]:
+    """Nets that do not fit together."""
+    (X, y), first = own_examples(number), number == 0
+    return {
+        "step": refusal(lambda: net().fit(X, y, step_size=0.1 if first else 0.2)),
+        "shape": refusal(lambda: net().fit(X if first else X[:, :2], y)),
+        "dtype": refusal(lambda: net().fit(X if first else X.astype(int), y)),
+        "empty": refusal(lambda: net().fit(X[: 9 if first else 0], y[: 9 if first else 0])),
+        "labels": refusal(lambda: net().fit(X, y if first else y + 5)),
+        "batch": refusal(lambda: net().fit(X, y, batch_size=201)),
+        "validation": refusal(lambda: net().fit(X, y, validation=(X, y) if first else None)),
+        "other file": refusal(lambda: net().fit(X, 1 - y, checkpoint=folder / "net-2", **NET)),
+    }
+
+
 def die(processes: int, number: int, folder: Path) -> dict[str, str]:
     """The last process is killed between two steps; the others say so."""
     import os
@@ -154,4 +257,29 @@ def die(processes: int, number: int, folder: Path) -> dict[str, str]:
     except natvi.hosts.HostLostError as error:
         (folder / f"lost-{number}").write_text(str(error))
         os._exit(7)  # what Python's exit would wait for is gone
+    return {}
+
+
+def die_net(processes: int, number: int, folder: Path) -> dict[str, str]:
+    """The last process is killed on its way through the epochs of a net."""
+    import os
+    import signal
+
+    from natvi.run.stochastic import loop
+
+    X, y = own_examples(number)
+    plain, taken = loop.note_window, []
+
+    def note(*parts: Any) -> Any:
+        taken.append(1)
+        if len(taken) == 2 and number == processes - 1:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return plain(*parts)
+
+    loop.note_window = note
+    try:
+        net().fit(X, y, validation=(X, y), epochs=1000, batch_size=10)
+    except natvi.hosts.HostLostError as error:
+        (folder / f"lost-{number}").write_text(str(error))
+        os._exit(7)
     return {}

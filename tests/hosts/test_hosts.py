@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import natvi
@@ -113,6 +114,8 @@ WORDS = {
     "crossed": ("several grouping factors", "one process"),
     "steps": ("max_steps", "max_steps"),
     "learned": ("scale() learns", "scale() learns"),
+    "density": ("natvi.fit fits the data of one process", "process 1 of 2"),
+    "deep": ("A deep GLM fits the data of one process", "process 1 of 2"),
     "response": ("must be a count", "process 0 of 2 stopped"),
 }
 
@@ -149,8 +152,9 @@ def test_batches_of_two_processes_give_the_answer_of_one(two, tmp_path):
     np.testing.assert_allclose(said[0]["groups"]["mean"], alone["groups"]["mean"], atol=1e-4)
 
 
-def test_when_a_process_dies_the_other_says_so(tmp_path):
-    first, second = start(2, tmp_path, "die")
+@pytest.mark.parametrize("task", ["die", "die_net"])
+def test_when_a_process_dies_the_other_says_so(tmp_path, task):
+    first, second = start(2, tmp_path, task)
     said = first.communicate(timeout=600)[0]
     second.communicate(timeout=60)
     assert second.returncode == -9 and first.returncode == 7, said
@@ -198,7 +202,7 @@ def test_the_launcher_fits_a_file_in_two_processes(tmp_path):
     target = tmp_path / "summary.json"
     done = launched(
         *("fit", str(tmp_path / "rows.csv"), "poisson ~ x + (1 | g)", "--family", "poisson"),
-        *("--hosts", "--json", str(target)),
+        *("--hosts", "--json", str(target), "--effects", str(tmp_path / "effects")),
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("Fixed effects") == 1
@@ -206,6 +210,11 @@ def test_the_launcher_fits_a_file_in_two_processes(tmp_path):
     found = json.loads(target.read_text())["coefficients"]
     for name, row in plain.fixed_effects().iterrows():
         assert found[name]["mean"] == pytest.approx(row["mean"], rel=1e-4)
+    files = sorted((tmp_path / "effects").iterdir())  # one of each process, together all groups once
+    effects = pd.concat(map(pd.read_parquet, files)).sort_values("g", ignore_index=True)
+    assert [file.name for file in files] == [f"part-0000{k}-of-00002.parquet" for k in range(2)]
+    assert effects["g"].tolist() == plain.random_effects()["g"].tolist()
+    np.testing.assert_allclose(effects["mean"], plain.random_effects()["mean"], atol=1e-4)
 
 
 def test_the_launcher_says_which_process_failed(tmp_path):

@@ -14,6 +14,7 @@ from natvi.linalg.crossed.blocked import BlockedMatrix, CrossPattern, count_pair
 from natvi.linalg.crossed.rows import CrossedRows
 from natvi.linalg.dense import inverse_gram
 from natvi.x64 import float64
+from strategies import quick_jit
 
 N, LEVELS, R, P, B = 60, 7, 2, 2, 4
 SMALLER = (5, 3)  # levels of two smaller factors, one effect each
@@ -75,22 +76,25 @@ def flat(x: ArrowVector) -> np.ndarray:
     return np.concatenate([np.asarray(x.local).ravel(), np.asarray(x.shared)])
 
 
+@cache
 def some_precision() -> BlockedMatrix:
     """A gram of the rows, made firm, with something on the coordinates that rows do not touch."""
     design = case().design
     rng = np.random.default_rng(0)
-    gram = design.gram(jnp.asarray(rng.uniform(0.5, 2.0, design.rows.offset.shape)) * design.rows.filled, B)
+    weight = np.where(np.asarray(design.rows.filled), rng.uniform(0.5, 2.0, design.rows.offset.shape), 0.0)
+    gram = jax.tree.map(np.asarray, quick_jit(lambda w: design.gram(w, B))(weight))
     extra = rng.normal(size=(B, R, LEVELS)) * 0.05
     shared = np.eye(B + sum(SMALLER)) * 3.0 + 0.05
-    return BlockedMatrix(gram.local + 2.0 * jnp.eye(R)[..., None], gram.cross + extra, gram.pairs, gram.shared + shared)
+    firm = BlockedMatrix(gram.local + 2.0 * np.eye(R)[..., None], gram.cross + extra, gram.pairs, gram.shared + shared)
+    return jax.tree.map(jnp.asarray, firm)
 
 
 def test_the_gram_of_rows_is_that_of_the_dense_rows():
     design, pattern, rows, filled = case()
     with float64():
-        w = jnp.asarray(np.random.default_rng(1).uniform(size=filled.shape)) * design.rows.filled
-        found = to_dense(design.gram(w, B), pattern)
-        product = flat(design.transposed_product(w, B))
+        w = np.where(filled, np.random.default_rng(1).uniform(size=filled.shape), 0.0)
+        gram, product = quick_jit(lambda w: (design.gram(w, B), design.transposed_product(w, B)))(w)
+        found, product = to_dense(gram, pattern), flat(product)
     A, weight = rows[filled], np.asarray(w)[filled]
     np.testing.assert_allclose(found, A.T @ (A * weight[:, None]), atol=1e-12)
     np.testing.assert_allclose(product, A.T @ weight, atol=1e-12)
@@ -103,10 +107,15 @@ def test_factor_solves_and_products_are_those_of_the_dense_matrix():
         matrix = some_precision()
         full = to_dense(matrix, pattern)
         x = ArrowVector(jnp.asarray(rng.normal(size=(R, LEVELS))), jnp.asarray(rng.normal(size=B + sum(SMALLER))))
-        factor = pattern.cholesky(matrix)
-        solved = pattern.solve_transposed(factor, pattern.solve(factor, x))
-        product, log_det = flat(pattern.matvec(matrix, x)), float(factor.log_determinant())
-    np.testing.assert_allclose(product, full @ flat(x), atol=1e-10)
+
+        @quick_jit
+        def seen(matrix: BlockedMatrix, x: ArrowVector) -> tuple[ArrowVector, ArrowVector, jax.Array]:
+            factor = pattern.cholesky(matrix)
+            solved = pattern.solve_transposed(factor, pattern.solve(factor, x))
+            return solved, pattern.matvec(matrix, x), factor.log_determinant()
+
+        solved, product, log_det = seen(matrix, x)
+    np.testing.assert_allclose(flat(product), full @ flat(x), atol=1e-10)
     np.testing.assert_allclose(flat(solved), np.linalg.solve(full, flat(x)), atol=1e-10)
     np.testing.assert_allclose(log_det, 0.5 * np.linalg.slogdet(full)[1], rtol=1e-12)
 
@@ -120,8 +129,9 @@ def test_the_factor_can_be_differentiated():
             bent = BlockedMatrix(matrix.local, scale * matrix.cross, scale * matrix.pairs, matrix.shared)
             return pattern.cholesky(bent, differentiable=True).log_determinant()
 
-        slope, h = float(jax.grad(log_det)(jnp.ones(()))), 1e-5
-        difference = float(log_det(jnp.asarray(1 + h)) - log_det(jnp.asarray(1 - h))) / (2 * h)
+        slope, h = float(quick_jit(jax.grad(log_det))(1.0)), 1e-5
+        value = quick_jit(log_det)
+        difference = float(value(1 + h) - value(1 - h)) / (2 * h)
     assert slope == pytest.approx(difference, rel=1e-6)
 
 
@@ -129,7 +139,7 @@ def test_an_inverse_in_strips_is_the_inverse():
     d = 301
     with float64():
         T = jnp.tril(jnp.asarray(np.random.default_rng(0).normal(size=(d, d)))) / d + 2.0 * jnp.eye(d)
-        found = np.asarray(inverse_gram(T))
+        found = np.asarray(quick_jit(inverse_gram)(T))
     np.testing.assert_allclose(found, np.linalg.inv(np.asarray(T) @ np.asarray(T).T), atol=1e-12)
     np.testing.assert_array_equal(found[:75, 150:], found[150:, :75].T)
 
@@ -140,9 +150,14 @@ def test_marginals_of_rows_levels_and_effects_are_those_of_the_dense_covariance(
         matrix = some_precision()
         full = to_dense(matrix, pattern)
         x = ArrowVector(jnp.ones((R, LEVELS)), jnp.arange(B + sum(SMALLER), dtype=jnp.float64))
-        q = BlockedPrecision.from_natural(x, matrix, pattern)
-        found = jax.tree.map(np.asarray, q.row_moments(design, (P,)))
-        levels, effects, sds = q.level_moments(1, 4), q.effect_moments(B, (1, SMALLER[0]), 1, 4), q.marginal_sds()
+
+        @quick_jit
+        def seen(x: ArrowVector, matrix: BlockedMatrix) -> tuple:
+            q = BlockedPrecision.from_natural(x, matrix, pattern)
+            sought = q.level_moments(1, 4), q.effect_moments(B, (1, SMALLER[0]), 1, 4), q.marginal_sds()
+            return q.row_moments(design, (P,)), *sought
+
+        found, levels, effects, sds = jax.tree.map(np.asarray, seen(x, matrix))
     covariance = np.linalg.inv(full)
     mean = covariance @ flat(x)
     A, d = rows[filled], R * LEVELS
@@ -164,8 +179,8 @@ def test_draws_have_the_covariance_of_the_gaussian():
     with float64():
         matrix = some_precision()
         x = ArrowVector(jnp.zeros((R, LEVELS)), jnp.zeros(B + sum(SMALLER)))
-        q = BlockedPrecision.from_natural(x, matrix, pattern)
-        draws = jax.vmap(q.sample)(jax.random.split(jax.random.key(0), 4000))
+        q = quick_jit(BlockedPrecision.from_natural)(x, matrix, pattern)
+        draws = quick_jit(jax.vmap(q.sample))(jax.random.split(jax.random.key(0), 4000))
     theta = np.concatenate([np.asarray(draws.local).reshape(4000, -1), np.asarray(draws.shared)], axis=1)
     T = np.linalg.cholesky(to_dense(matrix, pattern))
     z = theta @ T  # independent standard normals

@@ -68,13 +68,21 @@ def test_slopes_are_derivatives(binary: natvi.Result, treated: pd.DataFrame) -> 
 
 def test_ratios_and_covariance(binary: natvi.Result) -> None:
     table = binary.fixed_effects(0.9)
+    slopes = table.drop(index="Intercept")
     ratios = binary.odds_ratios(0.9)
-    np.testing.assert_allclose(ratios["odds ratio"], np.exp(table["mean"]), rtol=1e-7)
-    np.testing.assert_allclose(ratios["q5"], np.exp(table["q5"]))
+    np.testing.assert_allclose(ratios["odds ratio"], np.exp(slopes["mean"]), rtol=1e-7)
+    np.testing.assert_allclose(ratios["q5"], np.exp(slopes["q5"]))
+    tens = binary.odds_ratios(0.9, step={"x": 10})
+    np.testing.assert_allclose(tens.loc["x", "q95"], np.exp(10 * slopes.loc["x", "q95"]))
+    np.testing.assert_allclose(tens.loc["arm[b]"].drop("step"), ratios.loc["arm[b]"])
+    with pytest.raises(ValueError, match=r"step names 'z', and the coefficients are 'x'"):
+        binary.odds_ratios(step={"z": 10})
+    with pytest.raises(ValueError, match=r"positive number of its units; got -1"):
+        binary.odds_ratios(step={"x": -1})
     np.testing.assert_allclose(np.sqrt(np.diag(binary.covariance())), table["sd"])
     draws = pd.DataFrame(binary.sample(4000, seed=1))[list(table.index)]
     np.testing.assert_allclose(binary.covariance(correlation=True), draws.corr(), atol=0.08)
-    with pytest.raises(ValueError, match=r"log or cloglog link, and this one has logit. Use odds_ratios"):
+    with pytest.raises(ValueError, match=r"log, cloglog, log hazard link, and this one has logit. Use odds_ratios"):
         binary.rate_ratios()
 
 
@@ -231,3 +239,12 @@ def test_plots_of_answers(binary: natvi.Result) -> None:
     assert len(binary.plot_compare("arm").get_yticks()) == 2
     assert binary.plot_means("x").get_title() == "expected, by x"
     assert binary.plot_slopes("x", by="arm").get_yticklabels()[0].get_text() == "x, a"
+
+
+def test_quantile_residuals_are_normal_under_a_right_model_with_many_random_effects() -> None:
+    rng = np.random.default_rng(4)
+    group, x = np.repeat(np.arange(150), 4), rng.normal(size=600)
+    data = pd.DataFrame({"g": group, "x": x, "y": 0.5 * x + rng.normal(size=150)[group] + rng.normal(size=600)})
+    fit = natvi.glmm("y ~ x + (1 | g)", data).fit(method="gva")
+    assert fit.residuals("pearson").std() < 0.93  # fitted effects follow their own rows
+    assert fit.residuals("quantile").std() == pytest.approx(1.0, abs=0.08)

@@ -23,7 +23,7 @@ def listen(event, **_):
     counts["hits"] += event == "/jax/compilation_cache/cache_hits"
     counts["all"] += event == "/jax/compilation_cache/compile_requests_use_cache"
 jax.monitoring.register_event_listener(listen)
-fit = natvi.glm_arrays([[0.0], [1.0], [2.0], [4.0]], [1.0, 2.0, 2.5, 5.0]).fit()
+fit = natvi.glm_arrays([[0.0], [1.0], [2.0], [4.0]], [1.0, 2.0, 2.5, 5.0]).fit(method="gva")
 print(fit.outcome, counts["hits"], counts["all"])
 """
 

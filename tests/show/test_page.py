@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 import natvi
-from natvi.show import glm_plots, plots
+from natvi.result import page as page_of
+from natvi.show import glm_plots, plots, report
 
 CHROMIUM = shutil.which("chromium") or shutil.which("google-chrome")
 needs_browser = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium")
@@ -98,3 +99,37 @@ def test_densities_stay_where_parameters_are() -> None:
 def test_the_trace_reaches_the_last_iteration() -> None:
     ax = plots.trace(np.array([-10.0, -3.0, -2.5, -2.4999]))
     assert max(line.get_xdata()[-1] for line in ax.lines) == 4
+
+
+def test_a_noisy_trace_shows_the_bound_itself() -> None:
+    elbo = np.concatenate([[-1e6, -1e4], -100 + np.random.default_rng(0).normal(size=60)])
+    ax = plots.trace(elbo)
+    assert ax.get_yscale() == "linear" and ax.get_ylim()[0] > -120  # the rise from far below does not flatten the rest
+    assert ax.lines[0].get_xdata()[-1] == len(elbo)
+
+
+def test_long_formulas_and_names_stay_readable() -> None:
+    long = "y ~ " + " + ".join(f"measure_{k}" for k in range(60))
+    assert len(shortened := page_of._shortened(f"{long}, poisson response, log link")) < 200
+    assert shortened.startswith("y ~ measure_0 + ") and shortened.endswith(" …, poisson response, log link")
+    assert "folded" in report.table(pd.DataFrame({"a": [1], "b": [2]}, index=["x" * 50]))
+    assert "folded" not in report.table(pd.DataFrame({"a": [1], "b": [2]}, index=["x"]))
+
+
+def test_names_that_share_a_density_stay_together() -> None:
+    text = "Intercept N(0, 1²) at average covariates, x N(0, 2²), sd(1|a), sd(1|b) half-t(3, 2.5), 95% of it below 8"
+    assert page_of._split(text)[1:] == ["x N(0, 2²)", "sd(1|a), sd(1|b) half-t(3, 2.5), 95% of it below 8"]
+
+
+def test_effects_of_many_named_groups_stand_in_two_columns() -> None:
+    names = [f"ward {k}" for k in range(31)]
+    ends = {
+        "mean": np.linspace(-1, 1, 31),
+        "sd": 0.1,
+        "low": np.linspace(-1.2, 0.8, 31),
+        "high": np.linspace(-0.8, 1.2, 31),
+    }
+    effects = pd.DataFrame({"ward": names, "effect": "Intercept", **ends})
+    left, right = plots.labelled_effects(effects, in_two=True)
+    assert len(left.get_yticks()) == 16 and len(right.get_yticks()) == 15 and left.get_xlim() == right.get_xlim()
+    assert len(plots.labelled_effects(effects)) == 1

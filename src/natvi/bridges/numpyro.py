@@ -4,7 +4,8 @@ NumPyro traces the model, finds the constraints and gives the log-density of unc
 hands everything back under the model's own names, with its plates as dimensions.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +20,7 @@ HINT = "models of NumPyro need NumPyro, which is not installed: pip install 'nat
 MOST_DETERMINISTIC = 1000  # numbers of deterministic sites that are read along
 
 
-def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> "NumpyroModel":
+def from_numpyro(model: Any, *args: Any, **kwargs: Any) -> "NumpyroModel":
     """Take a model of NumPyro, with the arguments it is to be called with.
 
     Args:
@@ -50,6 +51,8 @@ def from_numpyro(model: Callable[..., Any], *args: Any, **kwargs: Any) -> "Numpy
         import numpyro as _  # noqa: F401
     except ImportError as error:
         raise ImportError(HINT) from error
+    if not callable(model):
+        raise ValueError(f"from_numpyro needs a model, a function with numpyro.sample, not {type(model).__name__}.")
     return NumpyroModel(model, args, kwargs)
 
 
@@ -58,12 +61,15 @@ class NumpyroModel:
 
     def __init__(self, model: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Trace the model and check it."""
-        from numpyro.handlers import seed, trace
+        from numpyro.handlers import seed, substitute, trace
+        from numpyro.infer.initialization import init_to_uniform
 
         self.model, self.args, self.kwargs = model, args, kwargs
-        with float64():
-            sites = trace(seed(model, 0)).get_trace(*args, **kwargs)
-        _check(sites)
+        with float64(), _keys_asked_for() as asked:
+            # improper distributions cannot be drawn from: they are given a point of their support
+            drawn_or_given = substitute(seed(model, 0), substitute_fn=init_to_uniform(radius=0))
+            sites = trace(drawn_or_given).get_trace(*args, **kwargs)
+        _check(sites, bool(asked))
         drawn = {name: site for name, site in sites.items() if site["type"] == "sample"}
         self.latent = [name for name, site in drawn.items() if not site["is_observed"]]
         self.observed = {name: np.asarray(site["value"]) for name, site in drawn.items() if site["is_observed"]}
@@ -104,8 +110,8 @@ class NumpyroModel:
                     found = error
             else:
                 raise ValueError(
-                    "NumPyro finds no point at which the model's log-density is finite: look for data outside of the "
-                    f"support of its distribution ({str(found).partition(chr(10))[0]})."
+                    "NumPyro finds no point at which the model's log-density is finite: look for missing values, and "
+                    f"for data outside of the support of their distribution ({str(found).partition(chr(10))[0]})."
                 ) from found
             start = {name: np.asarray(value, dtype=float) for name, value in info.param_info.z.items()}
         return info.potential_fn, info.postprocess_fn, start
@@ -156,8 +162,29 @@ class NumpyroModel:
         return {name: draws[name] for name in self.latent}
 
 
-def _check(sites: dict[str, Any]) -> None:
+@contextmanager
+def _keys_asked_for() -> Iterator[list[str]]:
+    """Collect what a model asks for random numbers by itself, beside its distributions."""
+    from numpyro.primitives import Messenger
+
+    found: list[str] = []
+
+    class Listener(Messenger):
+        def process_message(self, msg: Any) -> None:
+            if msg["type"] == "prng_key":
+                found.append("prng_key")
+
+    with Listener():
+        yield found
+
+
+def _check(sites: dict[str, Any], is_random: bool) -> None:
     """Refuse what has no differentiable log-density of all data."""
+    if is_random:
+        raise ValueError(
+            "the model draws random numbers of its own (numpyro.prng_key): its log-density would be another one each "
+            "time. Draw them once, outside of the model, or by numpyro.sample."
+        )
     for name, site in sites.items():
         if site["type"] == "plate" and site["args"][1] is not None and site["args"][1] < site["args"][0]:
             raise ValueError(

@@ -74,7 +74,20 @@ class PymcModel:
             import jax
             from pymc.sampling.jax import get_jaxified_graph, get_jaxified_logp  # type: ignore[import-not-found]
 
-            log_p = get_jaxified_logp(model)
+            try:
+                log_p = get_jaxified_logp(model)
+            except NotImplementedError as error:
+                raise ValueError(
+                    f"a part of the model is unknown to JAX ({error}). Write it with functions of pytensor.tensor, or "
+                    "teach JAX the operation: pytensor.link.jax.dispatch.jax_funcify."
+                ) from error
+            except ValueError as error:
+                if "RandomType" not in str(error):
+                    raise
+                raise ValueError(
+                    "the model draws random numbers of its own, e.g. by pm.Minibatch: its log-density would be another "
+                    "one each time. Give it all data; for large data give natvi.fit data= and batch_size=."
+                ) from error
             carry = get_jaxified_graph(inputs=model.value_vars, outputs=read)
             sizes = [leaf.size for leaf in jax.eval_shape(carry, *(start[name] for name in free))]
             derived = {variable.name for variable in model.deterministics}

@@ -11,14 +11,14 @@ import typer
 from natvi.cli.deliver import deliver, notices, say, terminal_width, versions
 from natvi.cli.fitting import DATA, DECIMAL, DELIMITER, ENCODING
 from natvi.cli.places import check_places
-from natvi.cli.tables import Reading, read_table
+from natvi.cli.tables import Reading, read_table, write_like
 from natvi.data import load_epilepsy
 from natvi.data.external import VARIABLE, data_folder
 from natvi.models.loading import load
 from natvi.models.mixed.door import glmm
 from natvi.result.comparison import compare as compare_fits
 from natvi.result.text import text_summary
-from natvi.run.storage.files import write_text
+from natvi.run.storage.files import write_whole
 
 EPILEPSY = "y ~ base*trt + age + visit + (1 | subject)"
 SAVED = typer.Argument(help="A fit saved by --out or Result.save.")
@@ -40,16 +40,21 @@ def predict(
     decimal: Annotated[str | None, DECIMAL] = None,
     encoding: Annotated[str | None, ENCODING] = None,
 ) -> None:
-    """Predict rows of a file by a saved fit: the file's columns with mean, sd and interval beside them."""
+    """Predict rows of a file by a saved fit: the file's columns with mean, sd and interval beside them.
+
+    Delimiter, decimal sign and encoding are those of the file.
+    """
     check_places(None, out)
-    fit, frame = load(path), read_table(data, Reading(delimiter, decimal, encoding))
+    how = Reading(delimiter, decimal, encoding)
+    fit, frame = load(path), read_table(data, how)
     table = fit.predict(frame, kind=kind, groups=groups, prob=prob)
     taken = [name for name in table.columns if name in frame.columns]
-    text = pd.concat([frame.drop(columns=taken), table], axis=1).to_csv(index=False)
+    written = write_like(pd.concat([frame.drop(columns=taken), table], axis=1), data, how)
     if out is None:
-        sys.stdout.write(text)
+        sys.stdout.flush()
+        sys.stdout.buffer.write(written)
     else:
-        write_text(out, text)
+        write_whole(out, [written], len(written))
         say(f"predictions: {out}")
 
 

@@ -35,7 +35,11 @@ def fit(
     ] = "gaussian",
     link: Annotated[str | None, typer.Option(help="For bernoulli, binomial: logit, probit or cloglog.")] = None,
     method: Annotated[
-        str, typer.Option(help="auto, gva, marginal, rvb1 or rvb2; without groups auto, gva or psis.")
+        str,
+        typer.Option(
+            help="auto, gva, marginal, rvb1 or rvb2; with several factors auto, gva or integrated; without groups "
+            "auto, gva or psis."
+        ),
     ] = "auto",
     prior: Annotated[str, typer.Option(help="default, paper, or the sd of every coefficient such as 2.5.")] = "default",
     structure: Annotated[str | None, typer.Option(help="Without groups: auto, dense or diagonal.")] = None,

@@ -19,6 +19,7 @@ PARQUET, ARROW = (".parquet", ".pq"), (".arrow", ".feather", ".ipc")
 SAMPLE = 1 << 18  # bytes that are looked at
 NUMBER = re.compile(r"\s*[-+]?(\d+\.?\d*|\.\d+)([eE][-+]?\d+)?\s*")
 COMMA_NUMBER = re.compile(r"\s*[-+]?\d+,\d+\s*")
+GROUPED = re.compile(r"\s*[-+]?(\d{1,3}([.,' \u00a0]\d{3})+([.,]\d+)?|\d+,\d+)\s*")  # 1.234,5 or 12 345
 UNEVEN = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")  # what pandas says
 MOSTLY = 0.5  # up to this share of texts, a column is one of numbers with something else in it
 
@@ -81,6 +82,34 @@ def _read_binary(path: Path, kind: str) -> pd.DataFrame:
 
 
 def _read_text(path: Path, how: Reading) -> pd.DataFrame:
+    lines, found = _look(path, how)
+    _check_header(path, next(csv.reader(lines, delimiter=str(found.delimiter))))
+    frame = pd.read_csv(
+        path,
+        sep=found.delimiter,
+        decimal=str(found.decimal),
+        encoding=found.encoding,
+        na_values=list(how.missing),
+        low_memory=False,
+    )
+    frame.columns = [str(column).strip() for column in frame.columns]
+    return frame
+
+
+def write_like(frame: pd.DataFrame, path: Path, how: Reading) -> bytes:
+    """Return a table as text with the delimiter, decimal sign and encoding of the file at `path`."""
+    if path.name.lower().endswith(PARQUET + ARROW):
+        return frame.to_csv(index=False).encode()
+    _, found = _look(path, how)
+    text = frame.to_csv(index=False, sep=str(found.delimiter), decimal=str(found.decimal))
+    try:
+        return text.encode(str(found.encoding))
+    except UnicodeEncodeError:  # a sign that the file's own encoding does not have
+        return text.encode()
+
+
+def _look(path: Path, how: Reading) -> tuple[list[str], Reading]:
+    """Return the first lines of a text file, and how it is read."""
     start = _beginning(path)
     if not start.strip():
         raise pd.errors.EmptyDataError("it is empty")
@@ -89,19 +118,16 @@ def _read_text(path: Path, how: Reading) -> pd.DataFrame:
         text = start.decode(encoding, errors="ignore")
     except LookupError as error:
         raise ValueError(f"there is no encoding {encoding!r}. Common ones are utf-8, cp1252 and latin-1.") from error
+    if start.startswith(b"PK\x03\x04") or path.name.lower().endswith(".xls"):
+        raise pd.errors.ParserError("it is a workbook: save the sheet as CSV")
+    if start.lstrip().lower().startswith((b"<!doctype html", b"<html")):
+        raise pd.errors.ParserError("it is a web page: was the download refused?")
     if "\x00" in text:
         raise pd.errors.ParserError("it holds bytes that are no text")
     lines = text.splitlines()[:200]
     lines = lines[:-1] if len(start) >= SAMPLE and len(lines) > 1 else lines
     delimiter = _delimiter_word(how.delimiter) or find_delimiter(lines)
-    decimal = how.decimal or find_decimal(lines, delimiter)
-    header = next(csv.reader(lines, delimiter=delimiter))
-    _check_header(path, header)
-    frame = pd.read_csv(
-        path, sep=delimiter, decimal=decimal, encoding=encoding, na_values=list(how.missing), low_memory=False
-    )
-    frame.columns = [str(column).strip() for column in frame.columns]
-    return frame
+    return lines, Reading(delimiter, how.decimal or find_decimal(lines, delimiter), encoding, how.missing)
 
 
 def _beginning(path: Path) -> bytes:
@@ -176,11 +202,16 @@ def _check_header(path: Path, header: list[str]) -> None:
 
 
 def check_mixed(frame: pd.DataFrame, formula: str) -> None:
-    """Refuse a column of the formula that holds numbers with a few texts among them: it would become a factor."""
+    """Refuse a column of the formula that holds numbers with a few texts among them: it would become a factor.
+
+    So would numbers with signs between thousands, or with commas that were not taken for decimal ones.
+    """
+    without_groups = re.sub(r"\|[^)]*\)", ")", formula)  # codes of groups may look like anything
     for name in frame.columns:
         column = frame[name]
         if pd.api.types.is_numeric_dtype(column) or not re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", formula):
             continue
+        _check_grouped(name, column, without_groups)
         texts = [(at + 1, str(value)) for at, value in enumerate(column) if not pd.isna(value)]
         wrong = [(at, text) for at, text in texts if NUMBER.fullmatch(text) is None]
         if texts and 0 < len(wrong) <= MOSTLY * len(texts):
@@ -190,6 +221,17 @@ def check_mixed(frame: pd.DataFrame, formula: str) -> None:
                 f"the column {name!r} holds {len(texts) - len(wrong):,} numbers and {few}, the first {text!r} in data "
                 f"row {at:,}. If that means missing, give --na {text!r}; if numbers have a decimal comma, give "
                 "--decimal ','."
+            )
+
+
+def _check_grouped(name: object, column: pd.Series, formula: str) -> None:
+    known = [str(value) for value in column.dropna().unique()]
+    odd = [text for text in known if GROUPED.fullmatch(text) and not NUMBER.fullmatch(text)]
+    if odd and re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", formula):
+        if len(odd) + sum(NUMBER.fullmatch(text) is not None for text in known) > MOSTLY * len(known):
+            raise ValueError(
+                f"the column {name!r} holds numbers written like {odd[0]!r}. Write them without signs between "
+                "thousands; if the comma is the decimal sign, give --decimal ','."
             )
 
 

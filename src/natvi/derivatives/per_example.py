@@ -12,7 +12,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from natvi.derivatives.exact import ExactTarget, exact_derivatives
 from natvi.derivatives.first_order import average_draws
 from natvi.linalg import ArrowVector, vector
-from natvi.target.rows import RowTarget, scale_up
+from natvi.over_hosts import add_up
+from natvi.target.rows import RowTarget
 from natvi.typing import Gaussian, Hessian, Target, Vector
 
 
@@ -54,11 +55,11 @@ def curvature_at(target: Target, gaussian: Gaussian, z: Vector) -> CurvatureGrad
             f"{type(target).__name__} with {type(gaussian.factor).__name__}."
         )
     gradients = target.row_gradients(theta)
-    scale = scale_up(target.num_rows, gradients.shape[0])
-    curvature = jax.tree.map(lambda h: scale * h, F.gram(gradients))
+    curvature = jax.tree.map(lambda h: target.scale * h, F.gram(gradients))
+    mean, curvature = add_up((target.scale * jnp.sum(gradients, axis=0), curvature))
     return CurvatureGradient(
         target.value(theta) - gaussian.log_prob_at(z),
-        scale * jnp.sum(gradients, axis=0) + target.prior.gradient(gaussian.mean),
+        mean + target.prior.gradient(gaussian.mean),
         F.add_diagonal(curvature, target.prior.precision_at(gaussian.mean)),
     )
 

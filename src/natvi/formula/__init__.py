@@ -11,10 +11,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-import pandas
-import scipy.sparse
-
-LATER = ("scipy.interpolate", "scipy.sparse.linalg")
+LATER = ("scipy.interpolate", "scipy.sparse", "scipy.sparse.linalg")
 
 
 class _StandIn(ModuleType):

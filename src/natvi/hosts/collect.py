@@ -56,6 +56,20 @@ def is_first() -> bool:
     return number() == 0
 
 
+def require_one(what: str) -> None:
+    """Refuse what knows nothing of other processes: each would fit its own part, and wait where the others do not.
+
+    Example:
+        >>> require_one("natvi.fit")
+    """
+    if count() > 1:
+        raise ValueError(
+            f"{what} fits the data of one process, and this is process {number()} of {count()} that have joined. Rows "
+            "in many processes are for natvi.glm, natvi.glmm, natvi.glm_batches and natvi.bnn; for anything else start "
+            "a process that does not join."
+        )
+
+
 @contextmanager
 def company() -> Iterator[None]:
     """Turn the failure of an exchange into words."""

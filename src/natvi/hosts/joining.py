@@ -17,6 +17,8 @@ CURE = (
     "Start every process with the same address of process 0 (host:port, reachable from all, a port that is free), the "
     "same number of processes and its own number from 0 on."
 )
+NUMBERS = ("JAX_PROCESS_ID", "JOB_COMPLETION_INDEX", "OMPI_COMM_WORLD_RANK")  # of JAX, Kubernetes, Open MPI
+COUNTS = ("JAX_NUM_PROCESSES", "OMPI_COMM_WORLD_SIZE")
 _state: dict[str, bool] = {"agreed": False}
 
 
@@ -30,9 +32,10 @@ def join(
 ) -> int:
     """Join the processes that fit together; after this the doors take what they get as this process's part.
 
-    Under SLURM, Open MPI and Kubernetes JAX finds the three by itself; elsewhere give them, or set
-    `JAX_COORDINATOR_ADDRESS`, `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`. Where `jax.distributed.initialize` was called
-    already it is not called again.
+    Under SLURM and Open MPI JAX finds the three by itself; elsewhere give them, or set `JAX_COORDINATOR_ADDRESS`,
+    `JAX_NUM_PROCESSES` and `JAX_PROCESS_ID`. An indexed job of Kubernetes has the number (`JOB_COMPLETION_INDEX`) and
+    needs the other two; with `pip install 'jax[k8s]'` and the right to read its pods JAX finds them too. Where
+    `jax.distributed.initialize` was called already it is not called again.
 
     Args:
         coordinator: Address of process 0, `host:port`.
@@ -53,9 +56,11 @@ def join(
         >>> hosts.join()  # one process, no launcher: nothing to join
         0
     """
-    processes = _from_environment("JAX_NUM_PROCESSES", processes)
-    number = _from_environment("JAX_PROCESS_ID", number)
     coordinator = coordinator or os.environ.get("JAX_COORDINATOR_ADDRESS")
+    for name in COUNTS if coordinator else COUNTS[:1]:  # what a launcher says is half of the truth without an address
+        processes = _from_environment(name, processes)
+    for name in NUMBERS if coordinator else NUMBERS[:1]:
+        number = _from_environment(name, number)
     given = (coordinator, processes, number)
     if not jax.distributed.is_initialized():
         if processes == 1 or (all(part is None for part in given) and not _has_launcher()):
@@ -87,6 +92,12 @@ def _connect(coordinator: str | None, processes: int | None, number: int | None,
             cluster_detection_method="deactivate" if known else None,
         )
         jax.devices()
+    except ValueError as error:
+        raise ValueError(
+            f"{str(error).rstrip('.')}: coordinator={coordinator!r}, processes={processes!r}, number={number!r}, and "
+            f"the launcher does not say the rest. {CURE} In a job of Kubernetes set JAX_COORDINATOR_ADDRESS and "
+            "JAX_NUM_PROCESSES in its manifest."
+        ) from error
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
         if "before" in str(error) and "JAX" in str(error):
             raise RuntimeError(

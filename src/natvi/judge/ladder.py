@@ -3,8 +3,11 @@
 It climbs while there are doubts. Which there are is found by `auto.py` of each kind of model: a mean or an sd of the
 Gaussian beyond the limits of `judge.thresholds`, seen by `judge.shape`.
 
-    gva -> marginal                       mixed models
-    Gaussian -> importance-corrected draws    linear models
+    gva -> marginal                           models/mixed/auto.py
+    gva -> integrated                         models/mixed/crossed/auto.py
+    Gaussian -> importance-corrected draws    models/linear/auto.py
+
+A log-density of the user chooses among answers that it has at hand, in `models/density/verdict.py`.
 
 A rung is taken only if there is doubt about the answer at hand; a rung that breaks leaves that answer, with a word.
 """

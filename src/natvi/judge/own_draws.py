@@ -4,9 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from scipy.special import expit, logit, ndtri
 
 from natvi.judge.replicate import LARGEST_RATE
+from natvi.special import expit, logit, ndtri
 
 LARGEST_LOG, LARGEST_EXPONENT = 300.0, 650.0
 TINY, MOST_ROUNDS = 1e-12, 200

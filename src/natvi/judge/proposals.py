@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
+
+from natvi.special import gammaln
 
 DOF = 5.0  # of the wider distribution
 

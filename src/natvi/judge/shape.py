@@ -10,11 +10,11 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from natvi.judge import thresholds
 from natvi.judge.proposals import Points, draw_pairs, together
 from natvi.metrics.psis import smooth_weights
+from natvi.special import ndtri
 
 
 class Shape(NamedTuple):
@@ -107,9 +107,9 @@ def compare_moments(
     Returns:
         The differences, in sds of p.
     """
-    w, u = len(values) * weights[:, None], len(values) * plain[:, None]
-    mean_p, _ = _better(weights @ values, w * (values - weights @ values), controls)
-    mean_q, _ = _better(plain @ values, u * (values - plain @ values), controls)
+    w, u, known = len(values) * weights[:, None], len(values) * plain[:, None], _Controls(controls)
+    mean_p, _ = known.better(weights @ values, w * (values - weights @ values))
+    mean_q, _ = known.better(plain @ values, u * (values - plain @ values))
     # about the better means: about those of the weights the variances would be too small by the error of these
     var_p, var_q = weights @ (values - mean_p) ** 2, plain @ (values - mean_q) ** 2
     # no spread at all, as of a value that is beyond the range of numbers: nothing can be compared
@@ -118,32 +118,39 @@ def compare_moments(
         second = 0.5 * (w * ((values - mean_p) ** 2 / var_p - 1.0) - u * ((values - mean_q) ** 2 / var_q - 1.0))
         shift = (weights @ values - plain @ values) / np.sqrt(var_p)
         change = 0.5 * np.log(var_p / var_q)
-    return Difference(*_better(shift, first - first.mean(axis=0), controls), *_better(change, second, controls))
+    return Difference(*known.better(shift, first - first.mean(axis=0)), *known.better(change, second))
 
 
-def _better(
-    estimates: Float[np.ndarray, " k"], influence: Float[np.ndarray, "s k"], controls: Float[np.ndarray, "s k c"]
-) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
-    """Return estimates with less noise, and their standard errors."""
-    parts = [_adjust(influence[:, j], controls[:, j]) for j in range(len(estimates))]
-    more, errors = np.array(parts).reshape(-1, 2).T
-    return estimates + more, errors
+class _Controls:
+    """Controls with expectation zero, for every column of values; a draw and its mirror image count as one."""
 
+    def __init__(self, controls: Float[np.ndarray, "s k c"]) -> None:
+        half = len(controls) // 2
+        h = np.moveaxis(0.5 * (controls[:half] + controls[half:]), 1, 0)
+        self.sound = np.all(np.isfinite(h), axis=(1, 2))
+        h = np.where(self.sound[:, None, None], h, 0.0)
+        middle = h.mean(axis=1)
+        basis, sizes, V = np.linalg.svd(h - middle[:, None], full_matrices=False)
+        kept = sizes > 1e-10 * np.maximum(np.max(sizes, axis=1, keepdims=True, initial=0.0), 1e-300)
+        self.basis = basis * kept[:, None]
+        # -middle' times the slopes of y on the controls is `gain` of the coordinates of y in the basis
+        self.gain = np.where(kept, -np.einsum("kcj,kj->kc", V, middle) / np.where(kept, sizes, 1.0), 0.0)
+        # a draw on which a slope rests has too small a residual; it is given back (HC3, MacKinnon and White 1985)
+        self.leverage = np.minimum(1.0 / half + np.sum(self.basis**2, axis=2), 0.9)
 
-def _adjust(influence: Float[np.ndarray, " s"], controls: Float[np.ndarray, "s c"]) -> tuple[float, float]:
-    """Return what the controls add to an estimate, and the standard error of the sum; pairs count as one draw."""
-    half = len(influence) // 2
-    y, h = influence.reshape(2, half).mean(axis=0), controls.reshape(2, half, -1).mean(axis=0)
-    if not (np.all(np.isfinite(y)) and np.all(np.isfinite(h))):
-        return np.nan, np.inf
-    middle = h.mean(axis=0)
-    basis, sizes, _ = np.linalg.svd(h - middle, full_matrices=False)
-    basis = basis[:, sizes > 1e-10 * max(float(sizes[0]), 1e-300)] if len(sizes) else basis
-    rest = y - y.mean() - basis @ (basis.T @ y)
-    slopes = np.linalg.lstsq(h - middle, y - y.mean(), rcond=1e-10)[0]
-    # a draw on which a slope rests has too small a residual; it is given back (HC3, MacKinnon and White 1985)
-    leverage = np.minimum(1.0 / half + np.sum(basis**2, axis=1), 0.9)
-    return float(-middle @ slopes), float(np.sqrt(np.sum((rest / (1.0 - leverage)) ** 2)) / half)
+    def better(
+        self, estimates: Float[np.ndarray, " k"], influence: Float[np.ndarray, "s k"]
+    ) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " k"]]:
+        """Return estimates with less noise, and their standard errors."""
+        half = len(influence) // 2
+        y = 0.5 * (influence[:half] + influence[half:]).T
+        sound = self.sound & np.all(np.isfinite(y), axis=1)
+        y = np.where(sound[:, None], y, 0.0)
+        y = y - y.mean(axis=1, keepdims=True)
+        inside = np.einsum("khc,kh->kc", self.basis, y)
+        rest = (y - np.einsum("khc,kc->kh", self.basis, inside)) / (1.0 - self.leverage)
+        more, error = np.sum(self.gain * inside, axis=1), np.sqrt(np.sum(rest**2, axis=1)) / half
+        return estimates + np.where(sound, more, np.nan), np.where(sound, error, np.inf)
 
 
 LogDensity = Callable[[Float[np.ndarray, "s d"]], Float[np.ndarray, " s"]]

@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import gammaln
+
+from natvi.special import gammaln
 
 COMPONENTS, DOF, SWEEPS = 6, 6.0, 15
 WIDE_SHARE, WIDE = 0.1, 4.0  # of the draws come from the whole, its covariance so many times as large

@@ -8,7 +8,8 @@ three is exact, and the points are the same every time.
 from functools import cache
 
 import numpy as np
-from scipy.special import ndtri
+
+from natvi.special import ndtri
 
 
 @cache

@@ -11,8 +11,8 @@ ADVICE = {
         "The validation log-likelihood no longer rose, so the fit stopped early and kept its best point."
     ),
     Outcome.STALLED: (
-        "No step raised the bound any more although the gradient is not zero. Look for collinear columns or "
-        "columns of very different scale; standardising them usually helps."
+        "No step raised the bound any more although the gradient is not zero. Look for collinear columns or columns of "
+        "very different scale (standardising them usually helps), and for walls and kinks in a log-density of your own."
     ),
     Outcome.INTERRUPTED: "Interrupted; this is the best point reached. Go on with fit(state=result.state).",
     Outcome.NONFINITE: (

@@ -1,12 +1,14 @@
 """What the page about a fit says, in which order: verdicts, model, prior, estimates, checks, what moves the answer."""
 
+import re
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from natvi.result.model import AnswersQuestions, DescribesItself, DrawsPictures, HasRandomEffects, HoldsRows
-from natvi.result.text import METHODS, formatter, headline, verdicts
+from natvi.result.ratios import ODDS, RATES, larger_steps
+from natvi.result.text import METHODS, formatter, headline, verdicts, written
 from natvi.result.titles import titled
 from natvi.show import glm_plots, plots, report
 from natvi.show.report import Picture, Section
@@ -26,6 +28,7 @@ MEANING = {
 }
 MOST_LOO_ROWS, MOST_SENSITIVE_ROWS = 20_000, 5_000
 SHOWN_ROWS = 5
+MOST_TITLE = 150  # characters of a formula; the call at the end of the page has it whole
 PANELS = 8
 CITE = (
     "natvi: full Gaussian posteriors for the price of a point estimate. Method: L. S. L. Tan, Analytic natural "
@@ -37,10 +40,16 @@ def build_page(result: Any) -> tuple[str, list[str], list[Section]]:
     """Return title, lead and sections of the page about a result."""
     lines = headline(result)
     described = result.model.description() if isinstance(result.model, DescribesItself) else None
-    title = next((text for label, text in lines if label == "model"), "A fitted model")
+    title = _shortened(next((text for label, text in lines if label == "model"), "A fitted model"))
     sections = [_model(lines, described), _prior(lines), _estimates(result), *_pictures(result), _moves(result)]
     sections += [_diagnostics(result, lines), _reproduce(result, described)]
     return title, _lead(result), [section for section in sections if section is not None]
+
+
+def _shortened(title: str) -> str:
+    """Return a title that fits above the verdicts: of a very long formula the beginning, and all that follows it."""
+    formula, comma, rest = title.partition(", ")
+    return title if len(formula) <= MOST_TITLE else f"{formula[:MOST_TITLE].rsplit(' ', 2)[0]} …{comma}{rest}"
 
 
 def _lead(result: Any) -> list[str]:
@@ -81,6 +90,7 @@ def _split(text: str) -> list[str]:
         ends = (
             sign == ","
             and depth == 0
+            and re.search(r"\s[\w-]+\(", text[start:at].strip())  # names that share a density stay together
             and text[at - 1] in ")s"
             and not text[at + 1 :].lstrip().startswith(("95%", "..."))
         )
@@ -94,7 +104,7 @@ def _estimates(result: Any) -> Section:
     parts: list[str] = []
     tables = result.tables()
     for title, frame in titled(tables).items():
-        parts += [report.heading(title), report.table(_written(frame), caption=title)]
+        parts += [report.heading(title), report.table(written(frame), caption=title)]
     parts.append(report.paragraph("Mean, sd and 95% interval of the posterior of each parameter.", quiet=True))
     if isinstance(result.model, DrawsPictures):
         shown = [_named_picture(axes) for axes in result.model.pictures()]
@@ -105,6 +115,8 @@ def _estimates(result: Any) -> Section:
         words = "Each line is a 95% interval, the dot its mean."
         if "Intercept" in frame.index and len(frame) > 1:
             words += " The intercept is in the table only."
+        if len(frame) > plots.MOST_COEFFICIENTS + 1:
+            words += f" The first {plots.MOST_COEFFICIENTS} are shown."
         shown.append(Picture(plots.forest(frame, "estimates"), _interval_words("Estimates", frame), words))
     rest = pd.concat([part for role, part in tables.items() if role != "coefficients"] or [pd.DataFrame()])
     if len(rest) and "coefficients" in tables:
@@ -114,20 +126,22 @@ def _estimates(result: Any) -> Section:
             Picture(axes, _interval_words("Posterior densities", rest.iloc[:PANELS]), "The shaded part holds 95%.")
         )
     drawn = report.pictures(shown, "e")
-    if isinstance(result.model, AnswersQuestions) and result.model.link in ("log", "logit", "cloglog"):
-        ratios = result.odds_ratios() if result.model.link == "logit" else result.rate_ratios()
-        ratios, name = ratios.drop(index="Intercept", errors="ignore"), ratios.columns[0]
+    if isinstance(result.model, AnswersQuestions) and result.model.link in ODDS | RATES:
+        ratios = _ratios(result)
+        name = ratios.columns[0]
         parts += [report.heading(f"As {name}s"), report.table(ratios, _ratio, name)] if len(ratios) else []
         if len(ratios):
-            words = "What one unit more multiplies by: posterior median and 95% interval."
+            words = "What one unit more, or as many as are named, multiplies by: posterior median and 95% interval."
             parts.append(report.paragraph(words, quiet=True))
     return Section("Estimates", [report.halves("".join(parts), drawn)])
 
 
-def _written(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return a table as texts, every line with the decimals that its own sd needs."""
-    lines = [list(map(formatter(frame.iloc[[at]]), line)) for at, line in enumerate(frame.to_numpy())]
-    return pd.DataFrame(lines, index=frame.index, columns=frame.columns)
+def _ratios(result: Any) -> pd.DataFrame:
+    """Return odds or rate ratios, for ten thousand of a unit where one of it would do nothing that can be read."""
+    steps = larger_steps(result.tables()["coefficients"])
+    table = (result.odds_ratios if result.model.link == "logit" else result.rate_ratios)(step=steps or None)
+    names = [f"{name}, {steps[name]:,.0f} more" if name in steps else name for name in table.index]
+    return table.set_axis(names).drop(columns="step", errors="ignore")
 
 
 def _ratio(value: float) -> str:
@@ -176,16 +190,18 @@ def _pictures(result: Any) -> list[Section]:
 
 
 def _effects(result: Any) -> Section:
-    shown = [picture for effects in plots.by_factor(result.random_effects()) for picture in _factor_pictures(effects)]
+    factors = plots.by_factor(result.random_effects())
+    shown = [picture for effects in factors for picture in _factor_pictures(effects, alone=len(factors) == 1)]
     return Section("Random effects", [report.pictures(shown, "r")])
 
 
-def _factor_pictures(effects: Any) -> list[Picture]:
+def _factor_pictures(effects: Any, alone: bool) -> list[Picture]:
     """Return the pictures of one grouping factor's effects."""
     group = effects.columns[0]
     count = effects[group].nunique()
-    if count <= plots.MOST_LABELS:
-        axes = plots.labelled_effects(effects)
+    single = alone and effects["effect"].nunique() == 1  # two columns of names stand side by side
+    if count <= plots.MOST_LABELS * (1 + single):
+        axes = plots.labelled_effects(effects, in_two=alone)
         words = "What is particular to each group, with 95% intervals."
     else:
         names = list(effects["effect"].unique())[: plots.MOST_EFFECTS]
@@ -237,7 +253,7 @@ def _diagnostics(result: Any, lines: list[tuple[str, str]]) -> Section:
     facts = [f"{label}: {text}" for label, text in lines if label in ("method", "ELBO")]
     parts = [report.listed(facts), report.table(result.diagnostics(), lambda value: f"{value:.4g}", "Diagnostics")]
     if len(result.trace) > 1:
-        alt = f"The lower bound rises to its final value within {len(result.trace):,} recorded iterations."
+        alt = f"The lower bound on its way to the final value, {len(result.trace):,} recorded iterations."
         picture = Picture(plots.trace(result.trace, plots.new_axis(4.6, 3.2)), alt, "How the fit came to its end.")
         parts.append(report.pictures([picture], "d"))
     return Section("Numbers behind the verdicts", parts, folded=True)

@@ -1,5 +1,6 @@
 """The part of a result that answers what users ask next: comparisons, slopes, ratios, residuals, another formula."""
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -7,11 +8,11 @@ import pandas as pd
 
 from natvi.result.against_data import AgainstData, check_draws
 from natvi.result.model import AnswersQuestions, SharesVariance, ask
+from natvi.result.ratios import ODDS, RATES, ratio_table
 from natvi.run.settings import check_seed
 from natvi.show import plots
 
 RESIDUALS = ("response", "pearson", "quantile")
-ODDS, RATES = {"logit": "odds"}, {"log": "rate", "cloglog": "hazard"}
 
 
 class Questions(AgainstData):
@@ -134,23 +135,35 @@ class Questions(AgainstData):
         setting = _setting(kind, groups, data, num_draws, seed)
         return ask(self.model, AnswersQuestions).slopes(variable, by, check_probability(prob), setting)
 
-    def odds_ratios(self, prob: float = 0.95) -> pd.DataFrame:
+    def odds_ratios(self, prob: float = 0.95, *, step: Mapping[str, float] | None = None) -> pd.DataFrame:
         """Return e^coefficient of a model with logit link: by what one unit multiplies the odds.
 
-        The estimate is the posterior median; `compare(measure="odds_ratio")` averages over the data instead.
+        The estimate is the posterior median; `compare(measure="odds_ratio")` averages over the data instead. The
+        intercept is no ratio and is left out.
+
+        Args:
+            prob: The probability of the central intervals.
+            step: Units other than one, by coefficient: `{"income": 10_000}` tells what ten thousand more do.
 
         Example:
             >>> import natvi
             >>> fit = natvi.glm("y ~ width", natvi.data.load_crabs(), family="bernoulli").fit()
             >>> fit.odds_ratios().columns.tolist()
             ['odds ratio', 'q2.5', 'q97.5']
+            >>> one, two = fit.odds_ratios(), fit.odds_ratios(step={"width": 2})
+            >>> bool(abs(two.loc["width", "odds ratio"] - one.loc["width", "odds ratio"] ** 2) < 1e-9)
+            True
         """
-        return self._ratios(ODDS, prob)
+        return ratio_table(ask(self.model, AnswersQuestions), ODDS, check_probability(prob), step)
 
-    def rate_ratios(self, prob: float = 0.95) -> pd.DataFrame:
+    def rate_ratios(self, prob: float = 0.95, *, step: Mapping[str, float] | None = None) -> pd.DataFrame:
         """Return e^coefficient of a model with log link: by what one unit multiplies the expected response.
 
-        With a cloglog link they are hazard ratios. The estimate is the posterior median.
+        With a cloglog link they are hazard ratios. The estimate is the posterior median; the intercept is left out.
+
+        Args:
+            prob: As in `odds_ratios`.
+            step: As in `odds_ratios`.
 
         Example:
             >>> import natvi
@@ -158,21 +171,7 @@ class Questions(AgainstData):
             >>> bool(fit.rate_ratios().loc["width", "rate ratio"] > 1)
             True
         """
-        return self._ratios(RATES, prob)
-
-    def _ratios(self, links: dict[str, str], prob: float) -> pd.DataFrame:
-        model = ask(self.model, AnswersQuestions)
-        if model.link not in links:
-            has = {"logit": "odds_ratios()", "log": "rate_ratios()", "cloglog": "rate_ratios()"}.get(model.link)
-            cure = f"Use {has}." if has else "Use compare(), which averages over the data on the scale of the response."
-            raise ValueError(
-                f"These ratios are for models with a {' or '.join(links)} link, and this one has {model.link}. {cure}"
-            )
-        table = model.tables(check_probability(prob))["coefficients"]
-        median = model.tables(1e-9)["coefficients"].iloc[:, 2]  # both ends of this interval are the median
-        with np.errstate(over="ignore"):
-            columns = {f"{links[model.link]} ratio": np.exp(median), **np.exp(table.iloc[:, 2:]).to_dict("series")}
-        return pd.DataFrame(columns)
+        return ratio_table(ask(self.model, AnswersQuestions), RATES, check_probability(prob), step)
 
     def covariance(self, correlation: bool = False) -> pd.DataFrame:
         """Return the posterior covariance matrix of the coefficients, or their correlations.
@@ -246,7 +245,7 @@ class Questions(AgainstData):
 
         Args:
             kind: "response", observed minus fitted; "pearson", divided by the sd of the response; "quantile", standard
-                normal if the model is right, ties broken at random.
+                normal if the model is right: about one draw of the posterior, ties broken at random.
             seed: For quantile residuals.
             data: Rows other than the training data, their responses included.
 

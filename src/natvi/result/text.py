@@ -6,6 +6,7 @@ describes the data, in words that need no paper. Numbers behind the verdicts are
 
 import html
 import math
+import re
 import textwrap
 from collections.abc import Callable
 
@@ -20,6 +21,7 @@ GREEN, AMBER, RED, GREY = "#2e7d4f", "#b26a00", "#b3261e", "#5a6b7d"
 COLOUR = {"good": GREEN, "use with care": AMBER, "do not use": RED, "doubtful": AMBER, "not checked": GREY}
 MARK = {"good": "✓", "use with care": "!", "do not use": "✗", "doubtful": "!", "not checked": "?"}
 LINE_LENGTH = 100  # characters
+MOST_DECIMALS = 7
 MOST_ROWS = 60  # of a table that is printed
 METHODS = {
     "gva": "Gaussian approximation",
@@ -78,7 +80,7 @@ def html_page(result: Core, prob: float = 0.95) -> str:
         for label, text in headline(result)
     )
     tables = "".join(
-        f"<h4>{html.escape(title)}</h4>{table.to_html(float_format=formatter(table), border=0, max_rows=MOST_ROWS)}"
+        f"<h4>{html.escape(title)}</h4>{written(table).to_html(border=0, max_rows=MOST_ROWS)}"
         for title, table in titled(result.model.tables(prob)).items()
     )
     boxes = "".join(_box(*verdict) for verdict in verdicts(result))
@@ -95,6 +97,18 @@ def _box(subject: str, level: str, reasons: tuple[str, ...]) -> str:
     )
 
 
+def written(table: pd.DataFrame) -> pd.DataFrame:
+    """Return a table as texts, every line with the decimals that its own sd needs.
+
+    Example:
+        >>> table = pd.DataFrame({"mean": [67.49, 2.1e-5], "sd": [30.1, 6.5e-6]})
+        >>> written(table)["mean"].tolist()
+        ['67.490', '0.0000210']
+    """
+    lines = [list(map(formatter(table.iloc[[at]]), line)) for at, line in enumerate(table.to_numpy())]
+    return pd.DataFrame(lines, index=table.index, columns=table.columns)
+
+
 def formatter(table: pd.DataFrame) -> Callable[[float], str]:
     """Return a format with as many decimals as show two digits of the smallest sd, the same for the whole table.
 
@@ -106,9 +120,10 @@ def formatter(table: pd.DataFrame) -> Callable[[float], str]:
     spreads = table["sd"].to_numpy()
     spreads = spreads[np.isfinite(spreads) & (spreads > 0)]
     needed = 1 - math.floor(math.log10(spreads.min())) if len(spreads) else 3
-    decimals = min(max(3, needed), 8)
-    least = 1e-6 if needed > decimals else 0.0  # what the decimals cannot show is shown in powers of ten
-    return lambda value: f"{value:.{decimals}f}" if value == 0 or least < abs(value) < 1e12 else f"{value:.4g}"
+    decimals = max(3, needed)
+    if needed > MOST_DECIMALS:  # what would be all zeros is shown in powers of ten
+        return lambda value: f"{value:.3g}"
+    return lambda value: f"{value:.{decimals}f}" if abs(value) < 1e12 else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
@@ -137,13 +152,21 @@ def _rows(table: pd.DataFrame, width: int) -> list[str]:
     more = len(table) - MOST_ROWS
     if more > 0:
         return [*_rows(table.head(MOST_ROWS), width), f"  … and {more:,} more: all are in result.summary()"]
-    cells = [["", *map(str, table.columns)]]
-    cells += [[str(name), *map(formatter(table), row)] for name, row in zip(table.index, table.to_numpy(), strict=True)]
-    widths = [max(len(row[j]) for row in cells) for j in range(len(cells[0]))]
-    numbers = ["  ".join(cell.rjust(w) for cell, w in zip(row[1:], widths[1:], strict=True)) for row in cells]
-    if 4 + widths[0] + len(numbers[0]) <= width:
-        return [f"  {row[0].ljust(widths[0])}  {text}" for row, text in zip(cells, numbers, strict=True)]
+    names = ["", *map(str, table.index)]
+    columns = [_aligned(str(title), list(column)) for title, column in written(table).items()]
+    numbers = ["  ".join(cells) for cells in zip(*columns, strict=True)]
+    longest = max(map(len, names))
+    if 4 + longest + len(numbers[0]) <= width:
+        return [f"  {name.ljust(longest)}  {text}".rstrip() for name, text in zip(names, numbers, strict=True)]
     folded = [f"    {numbers[0]}"]
-    for row, text in zip(cells[1:], numbers[1:], strict=True):
-        folded += [f"  {row[0]}", f"    {text}"]
+    for name, text in zip(names[1:], numbers[1:], strict=True):
+        folded += [f"  {name}", f"    {text}".rstrip()]
     return folded
+
+
+def _aligned(title: str, texts: list[str]) -> list[str]:
+    """Return a title and the numbers below it, the points of which stand below each other."""
+    behind = [len(text) - len(re.split("[.e]", text, maxsplit=1)[0]) for text in texts]
+    texts = [text + " " * (max(behind, default=0) - own) for text, own in zip(texts, behind, strict=True)]
+    width = max(len(title), *map(len, texts)) if texts else len(title)
+    return [title.rjust(width), *(text.rjust(width) for text in texts)]

@@ -8,11 +8,15 @@ __all__ = ["CARE", "GOOD", "REFUSE", "Trust", "combine"]
 
 
 def combine(outcome: Outcome, concerns: tuple[Trust, ...]) -> Trust:
-    """Join the outcome of the fit with what the checks found.
+    """Join the outcome of the fit with what the checks found: the worst comes first, but for a fit that did not end.
+
+    What is wrong with an answer that was not reached is read after the words that say so.
 
     Example:
         >>> combine(Outcome.CONVERGED, (Trust("good", ("checked",)),)).level
         'good'
+        >>> combine(Outcome.MAX_STEPS, (Trust("do not use", ("far off",)),)).reasons[0][:14]
+        'The step limit'
     """
     if outcome is Outcome.CONVERGED:
         start = Trust(GOOD, ("converged",))
@@ -22,5 +26,8 @@ def combine(outcome: Outcome, concerns: tuple[Trust, ...]) -> Trust:
         start = Trust(REFUSE, (ADVICE[outcome],))
     order = (REFUSE, CARE, GOOD)
     parts = sorted((start, *concerns), key=lambda part: order.index(part.level))
+    level = parts[0].level
+    if outcome is not Outcome.CONVERGED:
+        parts = [start, *(part for part in parts if part is not start)]
     reasons = tuple(reason for part in parts for reason in part.reasons)
-    return Trust(parts[0].level, reasons, tuple(number for part in parts for number in part.numbers))
+    return Trust(level, reasons, tuple(number for part in parts for number in part.numbers))

@@ -5,12 +5,15 @@ import time
 import jax
 
 from natvi.run.compiled_code import make_room
+from natvi.run.kept_programs import LOADED
+from natvi.run.lapack import find_lapack
 from natvi.run.program_cache import keep_programs
 
 _COMPILE_EVENTS = (
     "/jax/core/compile/jaxpr_trace_duration",
     "/jax/core/compile/jaxpr_to_mlir_module_duration",
     "/jax/core/compile/backend_compile_duration",
+    LOADED,
 )
 _compiled = {"seconds": 0.0}
 
@@ -29,6 +32,7 @@ class Stopwatch:
     def __init__(self) -> None:
         """Start the watch, with room for what will be compiled and a place to keep it."""
         keep_programs()
+        find_lapack()
         make_room()
         self._began = time.perf_counter()
         self._compiled = _compiled["seconds"]

@@ -17,6 +17,8 @@ from typing import Any
 
 import jax
 
+from natvi.run.kept_programs import LOADED, KeptProgram, forget_programs
+
 QUICK = {"xla_cpu_use_fusion_emitters": False}
 MAPS, LIMIT = Path("/proc/self/maps"), Path("/proc/sys/vm/max_map_count")
 SHARE = 0.5
@@ -26,7 +28,7 @@ _programs = {"compiled": 0, "counted": 0}
 
 
 def _listen(event: str, duration_secs: float, **_: str | int) -> None:
-    if event == "/jax/core/compile/backend_compile_duration":
+    if event in ("/jax/core/compile/backend_compile_duration", LOADED):
         _programs["compiled"] += 1
 
 
@@ -40,14 +42,23 @@ def quick_jit(function: Callable, **options: Any) -> Callable:
         >>> quick_jit(lambda x: x + 1.0)(2.0)
         Array(3., dtype=float32, weak_type=True)
     """
+    return _kept(function, KeptProgram(function, QUICK, lambda: _quick_options(), **options))
 
-    @cache
-    def compiled() -> Callable:
-        return jax.jit(function, compiler_options=_quick_options(), **options)
 
+def thorough_jit(function: Callable, **options: Any) -> Callable:
+    """Compile a function as `jax.jit` does, once for all processes, for calls from outside compiled code only.
+
+    Example:
+        >>> thorough_jit(lambda x: x + 1.0)(2.0)
+        Array(3., dtype=float32, weak_type=True)
+    """
+    return _kept(function, KeptProgram(function, **options))
+
+
+def _kept(function: Callable, program: KeptProgram) -> Callable:
     @wraps(function)
     def call(*args: Any) -> Any:
-        return compiled()(*args)
+        return program(*args)
 
     return call
 
@@ -76,5 +87,6 @@ def make_room() -> bool:
         return False
     if MAPS.read_bytes().count(b"\n") < SHARE * int(LIMIT.read_text()):
         return False
+    forget_programs()
     jax.clear_caches()
     return True

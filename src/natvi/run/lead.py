@@ -5,10 +5,11 @@ says; what the steps compute does not depend on it. A loop takes all of its limi
 """
 
 import time
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from natvi.hosts.collect import checked
 from natvi.run.hosts import Hosts, gather
 from natvi.run.interrupt import Interruption
 from natvi.run.storage.checkpoint import Checkpoint, save_at_the_end
@@ -69,9 +70,19 @@ class Lead:
 
     def look(self, steps: int) -> Turn:
         """Decide after a chunk of so many steps."""
+        self.turn = self._agree(self.propose(steps))
+        return self.turn
+
+    def propose(self, steps: int) -> Turn:
+        """Return what this process would decide; what process 0 proposes goes to `take`, with other numbers at best."""
         self._pace.note(steps, time.perf_counter() - self._began)
         due = self._keeper is not None and self._keeper.is_due()
-        self.turn = self._agree(Turn(bool(self._interruption.asked), due, self._pace.steps))
+        return Turn(bool(self._interruption.asked), due, self._pace.steps)
+
+    def take(self, said: Any) -> Turn:
+        """Follow what process 0 says."""
+        interrupted, save, steps = said
+        self.turn = Turn(bool(interrupted), bool(save), int(steps))
         return self.turn
 
     def save(self, state: object) -> None:
@@ -83,8 +94,12 @@ class Lead:
     def save_first(self, state: object) -> None:
         """Write a state before any work: a path that cannot be written is noticed at once."""
         whole = gather(state)
-        if self._keeper is not None and self._hosts.is_first and not self._keeper.path.exists():
-            self._keeper.save_now(whole)
+
+        def write() -> None:
+            if self._keeper is not None and self._hosts.is_first and not self._keeper.path.exists():
+                self._keeper.save_now(whole)
+
+        checked(write)
 
     def save_last(self, state: object) -> None:
         """Write the last state; if that fails the finished fit is not lost."""
@@ -93,5 +108,4 @@ class Lead:
             save_at_the_end(self._keeper, whole)
 
     def _agree(self, turn: Turn) -> Turn:
-        interrupted, save, steps = self._hosts.share(np.asarray(turn, np.int32))
-        return Turn(bool(interrupted), bool(save), int(steps))
+        return self.take(self._hosts.share(np.asarray(turn, np.int32)))

@@ -19,6 +19,8 @@ import jax
 import jaxlib
 from jax.experimental.compilation_cache import compilation_cache
 
+from natvi.run.program_names import processor
+
 SWITCH = "NATVI_CACHE"
 OFF = ("off", "no", "false", "0")
 MOST_BYTES = 1 << 30
@@ -49,17 +51,9 @@ def keep_programs() -> Path | None:
 
 
 def _usual_folder() -> Path:
-    features = hashlib.sha256(_processor().encode()).hexdigest()[:12]
+    features = hashlib.sha256(processor().encode()).hexdigest()[:12]
     home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return home / "natvi" / f"jaxlib-{jaxlib.__version__}-{platform.machine()}-{features}"
-
-
-def _processor() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line for line in lines if line.startswith(("flags", "Features"))), platform.processor())
 
 
 def _forget_the_oldest(folder: Path) -> None:

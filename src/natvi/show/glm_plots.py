@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from natvi.show.plots import INK, SHADE, label, new_axis
+from natvi.special import ndtri
 
 MOST_PANELS, ROW_PANELS = 12, 4
 MOST_BARS = 25
@@ -152,7 +152,7 @@ def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None
         ax: An axis to plot on.
     """
     ax = ax or new_axis()
-    edges = count_edges(observed)
+    edges = count_edges(observed, min(float(observed.min()), float(replicated.min())))
     seen = np.histogram(observed, edges)[0]
     # counts beyond the last bar are collected in it
     clipped = np.clip(replicated, edges[0], edges[-1] - 1)
@@ -169,20 +169,25 @@ def predictive_bars(observed: np.ndarray, replicated: np.ndarray, ax: Any = None
     room = 13 if max(map(len, names)) <= 3 else 8 * ax.figure.get_figwidth() / 6
     skip = int(-(-len(names) // room))
     ax.set_xticks(at[::-skip], names[::-skip], fontsize=8)
-    ax.set(xlabel="response", ylabel="rows", title="posterior predictive check")
-    ax.legend(frameon=False, fontsize=8)
+    top = 1.25 * max(float(high.max()), float(seen.max()))  # the legend has room above the bars
+    ax.set(xlabel="response", ylabel="rows", title="posterior predictive check", ylim=(0, top))
+    ax.legend(frameon=False, fontsize=8, ncols=2)
     return ax
 
 
-def count_edges(observed: np.ndarray) -> np.ndarray:
+def count_edges(observed: np.ndarray, least: float = 0.0) -> np.ndarray:
     """Return the edges of bars for counts: one for each, or wider ones of equal width where there are many.
+
+    Args:
+        observed: Counts.
+        least: Where the bars begin, unless the counts are far above.
 
     Example:
         >>> count_edges(np.array([0.0, 1.0, 3.0])).tolist()
         [0.0, 1.0, 2.0, 3.0, 4.0]
     """
     low, high = float(observed.min()), float(observed.max())
-    low = 0.0 if low <= MOST_BARS else low
+    low = least if low <= MOST_BARS else low
     width = float(np.ceil((high - low + 1) / MOST_BARS))
     return np.arange(low, high + 1 + width, width)
 

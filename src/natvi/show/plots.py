@@ -7,8 +7,10 @@ import pandas as pd
 
 INK, SHADE = "#1f4e79", "#9db8d2"
 MOST_GROUPS, MOST_EFFECTS = 400, 4
-MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 3, 12.0  # of a forest; intervals up to 12 times as long share an axis
+MOST_COEFFICIENTS, MOST_PANELS, SHARED_AXIS = 40, 5, 12.0  # of a forest; intervals up to 12 times as long share an axis
 MOST_LABELS = 40  # groups whose names are written beside their effects
+MOST_IN_A_COLUMN = 20  # of them, where there is room beside it
+NOISY = 0.1  # of the steps of an exact bound, fewer go down
 LONGEST_NAME = 40
 
 
@@ -29,8 +31,10 @@ def label(name: object) -> str:
 
 
 def trace(elbo: np.ndarray, ax: Any = None) -> Any:
-    """Plot the distance of the bound from its last value, on a log scale, to the last iteration."""
+    """Plot the distance of the bound from its last value, on a log scale, to the last one; a noisy one as it is."""
     ax = ax or new_axis()
+    if len(elbo) > 2 and np.mean(np.diff(elbo) < 0) > NOISY:
+        return _noisy_trace(elbo, ax)
     gap = np.maximum(elbo[-1] - elbo[:-1], 1e-12) if len(elbo) > 1 else np.array([])
     gap = np.where(np.isfinite(gap), gap, np.nan)
     at = np.arange(1, len(elbo) + 1)
@@ -42,6 +46,19 @@ def trace(elbo: np.ndarray, ax: Any = None) -> Any:
         ax.semilogy([at[-1]], [floor], "o", color=INK, markersize=6, fillstyle="none", label="arrived")
         ax.legend(frameon=False, fontsize=8)
     ax.set(xlabel="iteration", ylabel="nats below the final ELBO", title="convergence")
+    ax.xaxis.get_major_locator().set_params(integer=True)
+    return ax
+
+
+def _noisy_trace(elbo: np.ndarray, ax: Any) -> Any:
+    """Plot a bound of which every value is an estimate; a rise from far below is cut off, as it would flatten all."""
+    ax.plot(np.arange(1, len(elbo) + 1), elbo, color=INK, marker="o", markersize=3, linewidth=1)
+    later = elbo[len(elbo) // 4 :][np.isfinite(elbo[len(elbo) // 4 :])]
+    if len(later):
+        low, high = float(later.min()), float(later.max())
+        margin = max(0.3 * (high - low), 1e-3 * abs(high), 1e-12)
+        ax.set_ylim(low - margin, high + margin)
+    ax.set(xlabel="iterations recorded", ylabel="ELBO, an estimate each", title="convergence")
     ax.xaxis.get_major_locator().set_params(integer=True)
     return ax
 
@@ -181,16 +198,31 @@ def by_factor(effects: pd.DataFrame) -> list[pd.DataFrame]:
     return [own.drop(columns="group").rename(columns={"level": str(name)}) for name, own in parts]
 
 
-def labelled_effects(effects: pd.DataFrame, width: float = 4.6) -> list[Any]:
-    """Plot the effects of few groups one below the other, with their names; one axis for each effect."""
-    found = []
-    for name in list(effects["effect"].unique())[:MOST_EFFECTS]:
+def labelled_effects(effects: pd.DataFrame, width: float = 4.6, in_two: bool = False) -> list[Any]:
+    """Plot the effects of few groups one below the other, with their names.
+
+    Args:
+        effects: A row for every effect of every group; the first column names the group.
+        width: Of a figure, in inches.
+        in_two: Whether a single effect of many groups gets two axes, side by side, rather than one long column.
+
+    Returns:
+        One axis for each effect, or two for the only one.
+    """
+    found, names = [], list(effects["effect"].unique())[:MOST_EFFECTS]
+    for name in names:
         ordered = effects.loc[effects["effect"] == name].sort_values(by="mean", ascending=False)
-        ax = new_axis(width, 0.9 + 0.2 * len(ordered))
         table = ordered.iloc[:, -4:].set_axis(ordered.iloc[:, 0].astype(str).tolist())
-        intervals(table, ax, f"{label(name)}, by {label(ordered.columns[0])}")
-        ax.tick_params(axis="y", labelsize=8)
-        found.append(ax)
+        two = in_two and len(names) == 1 and len(table) > MOST_IN_A_COLUMN
+        half = (len(table) + 1) // 2 if two else len(table)
+        low, high = table.iloc[:, 2].min(), table.iloc[:, 3].max()
+        margin = 0.05 * (high - low)
+        for at in range(0, len(table), half):
+            ax = new_axis(width, 0.9 + 0.2 * half)
+            intervals(table.iloc[at : at + half], ax, f"{label(name)}, by {label(ordered.columns[0])}")
+            ax.set_xlim(min(low - margin, 0.0), max(high + margin, 0.0))
+            ax.tick_params(axis="y", labelsize=8)
+            found.append(ax)
     return found
 
 

@@ -13,6 +13,8 @@ from natvi.run.storage.files import write_text
 from natvi.show.style import STYLE
 from natvi.show.svg import to_svg
 
+LONGEST_BESIDE = 34  # characters of a name that has its numbers beside it; longer ones have them below
+
 
 class Section(NamedTuple):
     """A part of the page.
@@ -125,6 +127,8 @@ def table(frame: pd.DataFrame, show: Callable[[Any], str] = str, caption: str = 
     )
     label = f" aria-label='{escape(caption)}'" if caption else ""
     shape = "wide" if len(frame.columns) > 1 else "pairs"  # a single number has room beside its name
+    if len(frame.columns) > 1 and max((len(str(name)) for name in frame.index), default=0) > LONGEST_BESIDE:
+        shape += " folded"
     opening = f"<table class='{shape}' role='table'{label} style='--columns:{len(frame.columns)}'>"
     return f"{opening}<thead role='rowgroup'>{head}</thead><tbody role='rowgroup'>{lines}</tbody></table>"
 

@@ -37,6 +37,10 @@ details { margin-top: 2rem; border-top: 1px solid var(--rule); padding-top: .7re
 summary { font-weight: 600; cursor: pointer; } summary h2 { display: inline; }
 footer { color: var(--quiet); font-size: .88em; margin-top: 2.5rem; }
 section, details { container-type: inline-size; }
+.folded thead, .folded tbody { display: block; } .folded { width: 100%; }
+.folded tr { display: grid; grid-template-columns: repeat(var(--columns), 1fr); }
+.folded thead th:first-child { display: none; } .folded tbody th { grid-column: 1 / -1; padding-bottom: 0; }
+.folded td, .folded thead th { padding-left: .3rem; }
 @container (max-width: 27rem) { .wide thead { display: block; } .wide tbody { display: block; } .wide { width: 100%; }
   .wide tr { display: grid; grid-template-columns: repeat(var(--columns), 1fr); }
   .wide thead th:first-child { display: none; }

@@ -91,7 +91,8 @@ class DesignRows(eqx.Module):
         return self.rows.X.shape[1]
 
     @property
-    def _scale(self) -> float:
+    def scale(self) -> float:
+        """How many rows each row in use stands for."""
         return scale_up(self.num_rows, self.rows.X.shape[0])
 
     def with_rows(self, rows: Any) -> "DesignRows":
@@ -103,7 +104,7 @@ class DesignRows(eqx.Module):
     def value(self, theta: Float[Array, " d"]) -> Float[Array, ""]:
         """Return the log-density at one point."""
         each = self.family.log_density(self.rows.y, self._predictor(theta), self._dispersion(theta))
-        return self._scale * jnp.sum(self._weighted(each)) + self.prior.value(theta) + self.constant
+        return self.scale * jnp.sum(self._weighted(each)) + self.prior.value(theta) + self.constant
 
     def hessian(self, theta: Float[Array, " d"], factor: Factor) -> Hessian:
         """Return the Hessian at one point on the factor's pattern."""
@@ -187,7 +188,7 @@ class DesignRows(eqx.Module):
         """Scale value and gradient of the rows up and add what does not come from rows."""
         value, grad = rows
         prior = self.prior.expected(gaussian)
-        return self._scale * value + self.constant + prior.value, self._scale * grad + prior.grad
+        return self.scale * value + self.constant + prior.value, self.scale * grad + prior.grad
 
     def _cut(self, start: Array | int, size: int) -> "DesignRows":
         """Return the target with `size` rows from `start` on."""
@@ -236,7 +237,7 @@ class DesignRows(eqx.Module):
 
     def _whole_hessian(self, hess: Hessian, gaussian: FlatMarginals) -> Hessian:
         """Scale the Hessian of the rows up and take the prior's precision from it."""
-        hess = jax.tree.map(lambda h: self._scale * h, hess)
+        hess = jax.tree.map(lambda h: self.scale * h, hess)
         factor, precision = gaussian.factor, self.prior.expected(gaussian).precision
         if precision.ndim == 1:
             return factor.add_diagonal(hess, -precision)

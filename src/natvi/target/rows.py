@@ -33,6 +33,11 @@ class RowTarget(Protocol):
         ...
 
     @property
+    def scale(self) -> Any:
+        """How many rows each row in use stands for."""
+        ...
+
+    @property
     def prior(self) -> FlatPrior:
         """The prior."""
         ...
@@ -68,6 +73,11 @@ class FunctionRows(eqx.Module):
     rows: Any
     prior: FlatPrior
     num_rows: int = eqx.field(static=True)
+
+    @property
+    def scale(self) -> Any:
+        """How many rows each row in use stands for."""
+        return scale_up(self.num_rows, jax.tree.leaves(self.rows)[0].shape[0])
 
     def with_rows(self, rows: Any) -> "FunctionRows":
         """Return the target with these rows standing for all."""

@@ -164,6 +164,8 @@ def test_names_of_entries():
         (lambda t: jnp.asarray(1.0), 0.0, "does not depend on its parameters"),
         (lambda t: 3.0, 0.0, "does not depend on its parameters"),
         (lambda t: -(t**2) + np.random.default_rng().normal(), 0.0, "it is random"),
+        (lambda t: -(t**2) + np.random.default_rng().normal() * t, 0.0, "it is random"),
+        (lambda t: jnp.where(jnp.abs(t) < 1.0, 0.0, -jnp.inf), 0.0, "flat between walls"),
         (lambda t: -(t**2), 0, "Give floats"),
         (lambda t: -(t**2), True, "Give floats"),
         (lambda t: -(t**2), "a", "Give floats"),
@@ -183,12 +185,25 @@ def test_a_start_that_is_not_finite_is_left_and_said():
     assert "the log-density is -inf at init, or its gradient is not finite there" in " ".join(repr(result).split())
 
 
+def test_a_wall_is_named_and_the_answer_is_kept():
+    wall = natvi.fit(
+        lambda p: jnp.where(p["a"] > 0, -0.5 * p["a"] ** 2, -jnp.inf) - 0.5 * p["b"] ** 2, {"a": 0.5, "b": 0.0}
+    )
+    reasons = " ".join(wall.trust_reasons)
+    assert wall.trust == "use with care" and "ends at a wall, probably of a, which stops a climb" in reasons
+    assert wall.summary().loc["a", "mean"] == pytest.approx(np.sqrt(2 / np.pi), abs=0.1)
+
+
 def test_an_improper_density_ends_with_a_word():
     loose = natvi.fit(lambda p: -(p["a"] ** 2), {"a": 0.0, "b": jnp.zeros(2)})
     assert loose.outcome == "unbounded" and loose.trust == "do not use"
     assert "does not depend on b" in " ".join(loose.trust_reasons)
     rising = natvi.fit(lambda t: jnp.sum(t), jnp.zeros(2))
     assert rising.outcome == "unbounded" and "does not fall off" in " ".join(rising.trust_reasons)
+    ridge = natvi.fit(lambda p: -0.5 * (p["a"] - p["b"]) ** 2 - p["c"] ** 2, {"a": 0.0, "b": 0.0, "c": 0.0})
+    assert ridge.outcome == "unbounded" and "fall off along a, b: give a proper prior" in " ".join(ridge.trust_reasons)
+    with np.errstate(over="raise"):  # nothing is warned of on the way
+        assert natvi.fit(lambda t: jnp.exp(t), 0.0).trust == "do not use"
 
 
 def test_tails_that_are_powers_are_noticed():

@@ -54,7 +54,7 @@ def test_a_lopsided_posterior_goes_on_and_is_right(rare: pd.DataFrame, tmp_path)
     draws = result.sample(4000)
     assert abs(draws["x"].mean() - mean[1]) < 0.15 * sd[1]
     assert result.predict().shape == (12, 4) and np.all(np.isfinite(result.predict(kind="link").to_numpy()))
-    assert np.isfinite(result.loo().elpd) and result.model_check in ("good", "doubtful")
+    assert np.isfinite(result.loo().elpd) and result.model_check == "good"
     result.save(tmp_path / "fit")
     back = natvi.load(tmp_path / "fit")
     assert repr(back) == repr(result) and back.summary().equals(table)

@@ -13,6 +13,7 @@ from natvi.models.mixed.filling import with_filling, without_filling
 from natvi.models.mixed.marginal import method as mixed_marginal
 from natvi.models.mixed.marginal.density import MarginalDensity
 from natvi.models.mixed.target import build_target
+from natvi.run import storage
 from natvi.run.exact.groups import climb_groups
 from natvi.x64 import float64
 
@@ -112,3 +113,18 @@ def test_a_marginal_fit_with_empty_groups_is_saved_whole(tmp_path: Path) -> None
     again = natvi.load(tmp_path / "fit.natvi")
     assert len(fit.random_effects()) == 17
     pd.testing.assert_frame_equal(again.random_effects(), fit.random_effects())
+
+
+def test_a_marginal_fit_with_columns_that_fill_up_is_saved_whole(tmp_path: Path) -> None:
+    data = counts(12, 5)
+    data["z"] = np.cos(data["x"])
+    fit = natvi.glmm("y ~ x + z + (1 | g)", data, family="poisson").fit(method="marginal")  # three columns of four
+    path = fit.save(tmp_path / "fit.natvi")
+    again = natvi.load(path)
+    pd.testing.assert_frame_equal(again.random_effects(), fit.random_effects())
+    pd.testing.assert_frame_equal(again.predict(data.head()), fit.predict(data.head()))
+    arrays, document = storage.read(path, "fit")
+    arrays["rows_X"] = np.ones_like(arrays["rows_X"])
+    storage.write(path, "fit", arrays, document)
+    with pytest.raises(storage.StorageError, match="more columns of zeros"):
+        natvi.load(path)

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 import natvi
-from natvi import cli
+from natvi.cli.app import app
 from natvi.linalg import ArrowVector
 from natvi.models.mixed import storage
 from natvi.models.mixed.noisy import method as mixed_methods
@@ -276,7 +276,7 @@ def test_the_command_line_hands_the_seed_to_noisy_fits_only(tmp_path: Path, monk
     counts().to_csv(tmp_path / "counts.csv", index=False)
     for method in ("rvb2", "gva"):
         arguments = ["fit", str(tmp_path / "counts.csv"), FORMULA, "--family", "poisson", "--method", method]
-        assert CliRunner().invoke(cli.app, [*arguments, "--seed", "3"], catch_exceptions=False).exit_code == 0
+        assert CliRunner().invoke(app, [*arguments, "--seed", "3"], catch_exceptions=False).exit_code == 0
     noisy = {"method": "rvb2", "progress": True, "seed": 3}
     assert asked == [noisy, {"method": "gva", "progress": True}]
 

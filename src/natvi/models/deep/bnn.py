@@ -10,11 +10,13 @@ import numpy as np
 
 from natvi.gaussian import CovarianceGaussian
 from natvi.gaussian.starts import diagonal_covariance
+from natvi.hosts.collect import checked, count, number, total
 from natvi.models.deep.bnn_fit import BnnFit, check_examples
 from natvi.models.deep.layout import Layout
 from natvi.models.deep.likelihoods import Likelihood, check_output, check_response, find_likelihood
 from natvi.models.deep.net_rows import NetRows
 from natvi.models.deep.predictive import over_draws, weight_draws
+from natvi.models.deep.spread.examples import join_examples, start_of_first
 from natvi.models.deep.training import POINT, Training, check_training, train
 from natvi.result import Result
 from natvi.result.result import KIND
@@ -102,9 +104,11 @@ class BnnModel:
         """Train on examples and responses.
 
         Ctrl-C keeps what was reached. `state` or a `checkpoint` goes on from any step, in mid-epoch too, bit for bit.
+        After `natvi.hosts.join()` X, y and the validation set are this process's part, and the same net comes back in
+        all processes.
 
         Args:
-            X: Examples along the first axis.
+            X: Examples along the first axis; memory-mapped files will do.
             y: Responses, classes as 0, 1, ...
             optimizer: `ivon`, `adam`, `nadam`, `snngm`, `nagm`, `pga` or `vogn`; or `point` for a point estimate, the
                 most likely weights by Adam, to compare with.
@@ -112,7 +116,7 @@ class BnnModel:
             schedule: "cosine" comes down to zero over all epochs, "constant" does not.
             warmup: The share of all steps over which the step size rises first.
             epochs: Passes over the data.
-            batch_size: Examples per step; by default 128, or all where there are fewer.
+            batch_size: Examples per step, of all processes together; by default 128, or all where there are fewer.
             num_samples: Draws of the weights per step.
             start_sd: The sd of every parameter before the first step; by default 1 / sqrt(n), of IVON 1 / sqrt(0.1 n).
             validation: (X, y) to hold the net against after every epoch.
@@ -126,33 +130,56 @@ class BnnModel:
         Returns:
             A `Result`; its `model` predicts and evaluates (`BnnFit`).
         """
-        X = check_examples(X)
-        columns = self._columns(X)
-        y = check_response(y, len(X), self.net.likelihood, columns)
-        batch_size = min(LARGEST_BATCH, len(X)) if batch_size is None else batch_size
-        training = Training(
-            optimizer, step_size, schedule, warmup, epochs, batch_size, num_samples, start_sd, patience, seed
-        )
-        check_training(training, len(X))
+        rows, columns = checked(lambda: self._rows(X, y))
+        size = LARGEST_BATCH if batch_size is None else batch_size
+        training = Training(optimizer, step_size, schedule, warmup, epochs, size, num_samples, start_sd, patience, seed)
+        keeping: dict[str, Any] = {"state": state, "checkpoint": checkpoint}
+        words = {"the net": (self.net.layout.names, self.net.layout.shapes, self.net.likelihood.name, self._prior_sd)}
+        words |= {"training": training, "what is given": [name for name, x in keeping.items() if x is not None]}
+        examples = join_examples(rows, words | {"validation": validation is not None})
+        if batch_size is None:
+            training = training._replace(batch_size=min(size, examples.num_rows))
+        check_training(training, examples.num_rows)
         if patience is not None and validation is None:
             raise ValueError("patience needs a validation set: validation=(X, y).")
-        watch = None if validation is None else self._watch(validation, X.shape[1:], columns)
+        watch = None if validation is None else self._watch(validation, rows["x"].shape[1:], columns)
         clock = Stopwatch()
-        rows = {"x": X, "y": y}
         with float32():
-            target, start = self.prepare(rows, training)
-            keeping = {"state": state, "progress": progress, "checkpoint": checkpoint}
-            fitted = train(target, start, rows, training, watch=watch, checkpoint_seconds=checkpoint_seconds, **keeping)
-        few = jax.tree.map(lambda a: a[: training.batch_size], rows)
-        return self._result(fitted, X, columns, training, clock, lambda: first_bound(target, start, few))
+            plain, start = self.prepare(rows, training, examples.num_rows)
+            at_start = self._at_start(plain, start, jax.tree.map(lambda a: a[: training.batch_size], rows))
+            target, sharing = examples.share(plain, training)
+            if checkpoint is not None:
+                keeping["mark"] = plain.with_rows(examples.mark()), start
+            keeping |= {"progress": progress, "checkpoint_seconds": checkpoint_seconds}
+            fitted = train(target, start, rows, training, watch=watch, **sharing, **keeping)
+        return self._result(fitted, rows["x"].shape[1:], examples.num_rows, columns, training, clock, at_start)
 
-    def prepare(self, rows: dict[str, np.ndarray], training: Training) -> tuple[FunctionRows, CovarianceGaussian]:
+    def prepare(
+        self, rows: dict[str, np.ndarray], training: Training, num_rows: int | None = None
+    ) -> tuple[FunctionRows, CovarianceGaussian]:
         """Return the log-density, with one row standing for all, and the Gaussian to start from."""
         prior = IndependentNormal.around_zero(len(self._start), self._prior_sd)
-        num_rows = len(rows["y"])
+        num_rows = len(rows["y"]) if num_rows is None else num_rows
         first = jax.tree.map(lambda a: jnp.asarray(a[:1]), rows)
         target = FunctionRows(self.net, first, prior, num_rows)
-        return target, diagonal_covariance(jnp.asarray(self._start), training.first_sd(num_rows))
+        return target, diagonal_covariance(jnp.asarray(start_of_first(self._start)), training.first_sd(num_rows))
+
+    def _rows(self, X: Any, y: Any) -> tuple[dict[str, np.ndarray], int]:
+        """Return examples and responses as they are trained on, and the number of the net's outputs."""
+        if count() > 1 and not len(X):
+            raise ValueError(
+                f"process {number()} of {count()} holds no examples. Give every process some, or start fewer of them."
+            )
+        X = check_examples(X)
+        columns = self._columns(X)
+        return {"x": X, "y": check_response(y, len(X), self.net.likelihood, columns)}, columns
+
+    def _at_start(self, target: FunctionRows, start: CovarianceGaussian, rows: Any) -> Callable[[], float]:
+        """Return what tells the bound before the first step; in many processes it is computed now, by all of them."""
+        if count() == 1:
+            return lambda: first_bound(target, start, rows)
+        value = float(total(np.float64(first_bound(target, start, rows)))) / count()
+        return lambda: value
 
     def load(self, path: str | Path) -> Result:
         """Load a fit of this very net that `Result.save` wrote; nothing in the file is executed."""
@@ -191,21 +218,27 @@ class BnnModel:
     def _watch(self, validation: Any, example_shape: tuple[int, ...], columns: int) -> Callable[[Any], float]:
         if not isinstance(validation, tuple | list) or len(validation) != 2:
             raise ValueError("validation must be a pair (X, y).")
-        X = check_examples(validation[0], example_shape)
-        y = check_response(validation[1], len(X), self.net.likelihood, columns)
+
+        def look() -> tuple[np.ndarray, np.ndarray]:
+            X = check_examples(validation[0], example_shape)
+            return X, check_response(validation[1], len(X), self.net.likelihood, columns)
+
+        X, y = checked(look)
 
         def value(state: Any) -> float:
             gaussian = state.gaussian
             draws = weight_draws(gaussian.mean, gaussian.factor.values, WATCH_DRAWS, seed=0)
             sums = over_draws(self.net, draws, X, y)
-            return float(np.mean(sums.log_density - np.log(WATCH_DRAWS)))
+            found, rows = total((np.sum(sums.log_density - np.log(WATCH_DRAWS)), np.float64(len(X))))
+            return float(found / rows)
 
         return value
 
     def _result(
         self,
         fitted: Fitted,
-        X: np.ndarray,
+        example_shape: tuple[int, ...],
+        num_rows: int,
         columns: int,
         training: Training,
         clock: Stopwatch,
@@ -216,8 +249,8 @@ class BnnModel:
             mean=np.asarray(fitted.gaussian.mean),
             sds=np.abs(np.asarray(fitted.gaussian.factor.values)) * (training.optimizer != POINT),
             columns=columns,
-            example_shape=X.shape[1:],
-            num_rows=len(X),
+            example_shape=example_shape,
+            num_rows=num_rows,
             prior_sd=self._prior_sd,
             validation=fitted.watched,
         )

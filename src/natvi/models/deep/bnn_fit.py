@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
-from scipy.special import ndtri
 
 from natvi.metrics import accuracy, calibration_error
 from natvi.models.deep.likelihoods import check_response
@@ -16,6 +15,7 @@ from natvi.models.deep.predictive import Sums, entropy, over_draws, weight_draws
 from natvi.models.regression.tables import interval_names
 from natvi.run.settings import check_count
 from natvi.show.plots import validation_picture
+from natvi.special import ndtri
 from natvi.x64 import float32
 
 WEIGHTS = ("posterior", "mean", "draw")

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from natvi.hosts.collect import require_one
 from natvi.models.deep.bnn import concerns, diverged
 from natvi.models.deep.bnn_fit import check_examples
 from natvi.models.deep.deep_glm import RESPONSES, DeepGlmState, deep_glm_algorithm
@@ -85,6 +86,7 @@ def fit_deep_glm(
 
     Paper: Section 8.4.
     """
+    require_one("A deep GLM")
     if response not in RESPONSES:
         raise ValueError(f"response must be one of {', '.join(map(repr, RESPONSES))}, not {response!r}.")
     training = training or Training(beta2=BETA2, warmup=WARMUP)

@@ -22,6 +22,11 @@ class DeepGlmRows(eqx.Module):
     dispersion: Dispersion | None
     num_rows: Any  # not static: a stream of rows grows
 
+    @property
+    def scale(self) -> Any:
+        """How many rows each row in use stands for."""
+        return scale_up(self.num_rows, self.rows["y"].shape[0])
+
     def with_rows(self, rows: Any) -> "DeepGlmRows":
         """Return the target with these rows standing for all."""
         return DeepGlmRows(self.net, rows, self.prior, self.dispersion, self.num_rows)

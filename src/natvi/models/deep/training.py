@@ -13,7 +13,7 @@ from natvi.derivatives.first_order import BoundGradient
 from natvi.gaussian import CovarianceGaussian
 from natvi.optimize import Cosine, Rule
 from natvi.run.algorithm import Algorithm, State, compose
-from natvi.run.batches.row_batches import ArrayBatches
+from natvi.run.batches.row_batches import ArrayBatches, Batches
 from natvi.run.fitted import Fitted
 from natvi.run.settings import check_count, is_real
 from natvi.run.stochastic.loop import wander
@@ -179,6 +179,7 @@ def train(
     *,
     watch: Callable[[Any], float] | None = None,
     algorithm: Algorithm | None = None,
+    batches: Batches | None = None,
     **keeping: Any,
 ) -> Fitted:
     """Run the loop for all epochs; a window is an epoch.
@@ -190,7 +191,8 @@ def train(
         training: How to train.
         watch: The value of the algorithm's state on a validation set.
         algorithm: Where it is more than a rule on the target.
-        keeping: `state`, `progress`, `checkpoint`, `checkpoint_seconds` of the loop.
+        batches: Where each step's examples come from; by default from all of them at random.
+        keeping: `state`, `progress`, `checkpoint`, `checkpoint_seconds`, `mark`, `parts` of the loop.
     """
     num_rows = target.num_rows
     per_epoch = training.steps_per_epoch(num_rows)
@@ -198,7 +200,7 @@ def train(
     return wander(
         recipe,
         start,
-        batches=ArrayBatches(rows, training.batch_size, seed=training.seed),
+        batches=batches or ArrayBatches(rows, training.batch_size, seed=training.seed),
         seed=training.seed,
         max_steps=training.epochs * per_epoch,
         window=per_epoch,

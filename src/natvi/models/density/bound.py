@@ -13,6 +13,8 @@ def bound_of(
 ) -> tuple[float, float]:
     """Return the mean of log p - log q over antithetic draws, which does not vary where p is a Gaussian, and its error.
 
+    It is minus infinity where the Gaussian reaches beyond the end of the density.
+
     Args:
         evaluator: The log-density.
         found: The optimum.
@@ -25,4 +27,6 @@ def bound_of(
     values = evaluator.values(found.gaussian.at(z)) + 0.5 * np.sum(z**2, axis=1) + found.gaussian.log_det
     values = values + 0.5 * d * np.log(2 * np.pi)
     pairs = 0.5 * (values[: len(half)] + values[len(half) :])
+    if not np.all(np.isfinite(pairs)):
+        return -np.inf, 0.0
     return float(np.mean(pairs)), float(np.std(pairs) / np.sqrt(len(pairs)))

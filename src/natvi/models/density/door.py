@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from natvi.hosts.collect import require_one
 from natvi.judge.far_away import judge_tail_powers
 from natvi.judge.tails import judge_tails
 from natvi.judge.trust import REFUSE, Trust
@@ -29,6 +30,7 @@ from natvi.models.density.structures.arrow import Arrow
 from natvi.models.density.structures.choice import Structure, choose_structure
 from natvi.models.density.structures.dense import Dense
 from natvi.models.density.verdict import Answer, judge
+from natvi.models.density.walls import find_walls
 from natvi.models.regression.options import check_options
 from natvi.result import Result
 from natvi.run import Outcome
@@ -39,6 +41,7 @@ from natvi.x64 import float64
 METHODS = ("auto", "gaussian", "psis", "flow", "nuts")
 UPPER = ("flow", "nuts")
 TABLE_DRAWS = 4096
+ENDLESS = 0.01  # of the longest way that a climb without end has gone
 
 
 def fit(
@@ -109,6 +112,7 @@ def fit(
         >>> result.summary().round(3).loc["a", ["mean", "sd"]].tolist()
         [1.0, 2.0]
     """
+    require_one("natvi.fit")
     if data is None and (batch_size, optimizer, step_size) != (None, None, None):
         raise ValueError(
             "batch_size, optimizer and step_size are for fits on minibatches: give the rows as data=, and a "
@@ -131,7 +135,7 @@ def fit(
         return _fit_batches(
             logdensity, init, constrain, data, settings, watch, structure=structure, **options, **keeping
         )
-    with float64():
+    with float64(), np.errstate(all="ignore"):  # a climb may look where numbers end
         space = open_space(init, constrain)
         opened = open_density(logdensity, space, seed)
         evaluator = opened.evaluator
@@ -153,7 +157,8 @@ def fit(
         elbo, elbo_se = answer.bound or (found.bound, 0.0)
         notes = (*opened.notes, *([f"structure: {shape.why}"] if shape.why else []), *answer.notes)
         model = _model(evaluator, space, answer, found, notes, seed)
-    concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
+        concerns = (*answer.concerns, *_tails(model, answer), *_powers(evaluator, found, space, seed))
+        concerns = (*concerns, *find_walls(evaluator, found, space))
     return Result(
         model=model,
         method=answer.method,
@@ -256,8 +261,9 @@ def _endless(evaluator: Evaluator, found: Optimum, space: Space) -> tuple[Trust,
             Trust(REFUSE, (f"the log-density does not depend on {', '.join(still)}: give a prior, or leave it out",)),
         )
     sizes = found.gaussian.sds + np.abs(found.gaussian.mean - space.start)
-    worst = space.free.names[space.free.owners[int(np.argmax(sizes))]]
-    return (Trust(REFUSE, (f"it does not fall off along {worst}: give that a proper prior",)),)
+    far = np.unique(space.free.owners[sizes > ENDLESS * np.max(sizes)])
+    worst = ", ".join(space.free.names[owner] for owner in far)
+    return (Trust(REFUSE, (f"it does not fall off along {worst}: give a proper prior",)),)
 
 
 def _model(

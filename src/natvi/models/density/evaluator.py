@@ -51,6 +51,10 @@ class LooksAtPoints(Protocol):
         """Return log p at many points."""
         ...
 
+    def read(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s k"]:
+        """Return the user's numbers at many points."""
+        ...
+
 
 class Evaluator:
     """log p, its gradient and the user's numbers, as functions of the free vector.
@@ -66,6 +70,7 @@ class Evaluator:
         """Prepare the program; it is compiled at the first call."""
         self.space = space
         self.points = 0  # looked at so far
+        self.is_plain = carry is None and space.is_plain
 
         def log_p(t: Array) -> tuple[Array, Array]:
             theta, log_det = (t, 0.0) if carry is None else carry(t)
@@ -73,7 +78,7 @@ class Evaluator:
 
         def look(t: Array) -> tuple[Array, ...]:
             (value, theta), gradient = jax.value_and_grad(log_p, has_aux=True)(t)
-            if carry is None and space.is_plain:
+            if self.is_plain:
                 return value, gradient
             return value, gradient, space.read(theta)
 
@@ -99,6 +104,10 @@ class Evaluator:
         """Return log p at many points."""
         return self(theta).values
 
+    def read(self, theta: Float[np.ndarray, "s d"]) -> Float[np.ndarray, "s k"]:
+        """Return the user's numbers at many points."""
+        return theta if self.is_plain else self(theta).read
+
 
 def read_pairs(evaluator: LooksAtPoints, gaussian: Any, count: int, rng: np.random.Generator) -> np.ndarray:
     """Return the user's numbers `(count, k)` at antithetic draws of a Gaussian, a batch at a time."""
@@ -106,7 +115,7 @@ def read_pairs(evaluator: LooksAtPoints, gaussian: Any, count: int, rng: np.rand
     read: np.ndarray | None = None
     for at in range(0, len(half), BATCH):
         for sign, start in ((1.0, at), (-1.0, at + len(half))):
-            piece = evaluator(gaussian.at(sign * half[at : at + BATCH])).read
+            piece = evaluator.read(gaussian.at(sign * half[at : at + BATCH]))
             read = np.empty((2 * len(half), piece.shape[1])) if read is None else read
             read[start : start + len(piece)] = piece
     assert read is not None

@@ -157,7 +157,7 @@ def _sharpened(evaluator: LooksAtPoints, metric: Any, chains: Chains, found: Mov
     if better is None:
         return found
     theta = metric.at(better.z)
-    return found._replace(theta=theta, read=evaluator(theta).read, noise=better.noise)
+    return found._replace(theta=theta, read=evaluator.read(theta), noise=better.noise)
 
 
 def _change(new: Float[np.ndarray, "s k"], old: Float[np.ndarray, "r k"]) -> float:

@@ -137,12 +137,18 @@ def _check_steady(density: Density, start: np.ndarray) -> None:
     )
     if same and str(traced[0].jaxpr) == str(traced[1].jaxpr):
         return
+    # beside the start, where what is random may be multiplied by zero
+    theta = theta + 0.1 * np.random.default_rng(0).uniform(-1, 1, theta.shape)
     values = [float(jax.jit(lambda t: density(t))(theta)) for _ in range(2)]
     if values[0] != values[1] and not (np.isnan(values[0]) and np.isnan(values[1])):
-        raise ValueError(
-            f"the log-density gives different values at one point ({values[0]:g} and {values[1]:g}): it is random. "
-            "Draw what is random once, outside of it; for random parts of large data give data= and batch_size=."
-        )
+        raise ValueError(_random(*values))
+
+
+def _random(first: float, again: float) -> str:
+    return (
+        f"the log-density gives different values at one point ({first:g} and {again:g}): it is random. Draw what is "
+        "random once, outside of it; for random parts of large data give data= and batch_size=."
+    )
 
 
 def _finite_start(evaluator: Evaluator, space: Space, seed: int) -> tuple[np.ndarray, list[str]]:
@@ -155,22 +161,20 @@ def _finite_start(evaluator: Evaluator, space: Space, seed: int) -> tuple[np.nda
     looked = evaluator(np.concatenate([tried, tried[:1]]))
     first, again = looked.values[0], looked.values[-1]
     if first != again and np.isfinite(first):
-        raise ValueError(
-            f"the log-density gives different values at one point ({first:g} and {again:g}): it is random. Draw what "
-            "is random once, outside of it; for random parts of large data give data= and batch_size=."
-        )
+        raise ValueError(_random(first, again))
     finite = np.isfinite(looked.values) & np.all(np.isfinite(looked.gradients), axis=1)
     finite = finite[:-1]
     if not finite.any():
         raise ValueError(
             f"the log-density is {looked.values[0]:g} at init and not finite at {len(tried) - 1} points around it, or "
             "its gradient is not. Start where both are finite; give constraints of parameters by constrain=, e.g. "
-            "{'sd': 'positive'}."
+            "{'sd': 'positive'}; look for missing values, and for data that the model can never give."
         )
     if not np.any(looked.gradients[:-1][finite]):
+        walls = "; where it is flat between walls, give these by constrain=, e.g. natvi.bijectors.interval(0.0, 1.0)"
         raise ValueError(
             "the log-density does not depend on its parameters: its gradient is zero everywhere around init. Look for "
-            "parameters that are not used, or for a result that is rounded or compared."
+            f"parameters that are not used, or for a result that is rounded or compared{'' if finite.all() else walls}."
         )
     if finite[0]:
         return space.start, []

@@ -4,7 +4,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy.special import ndtri
 
 from natvi.judge import thresholds, words
 from natvi.judge.trust import CARE, GOOD, REFUSE, Trust
@@ -12,6 +11,7 @@ from natvi.models.density.check import Weighed, weigh_gaussian
 from natvi.models.density.climbing.fitting import Optimum, Rival
 from natvi.models.density.evaluator import Evaluator
 from natvi.models.density.moving import ROUNDS, Moved, draw_plainly, move_draws
+from natvi.special import ndtri
 
 ONE_MODE = "what was checked is the surroundings of one mode; others, far away, would not be seen"
 NEXT = "the next rung is method='nuts'"
@@ -68,18 +68,18 @@ def judge(
     local = local_evidence(found.rivals)
     numbers = (("smallest eigenvalue of the linear response", found.smallest),)
     if found.gaussian.structure != "dense":
-        best, read = draw_plainly(found.wider, rng), evaluator(found.wider.at(z)).read
+        best, read = draw_plainly(found.wider, rng), evaluator.read(found.wider.at(z))
         moved = move_draws(evaluator, found.wider, best, rng)
         answer = _after_moving(method, found.wider, best, read, moved, names, local, numbers)
         other = None if answer.is_sure or method == "gaussian" else elsewhere()
         return other if other is not None and other.is_sure else answer
     weighed: list[tuple[Any, Weighed, np.ndarray]] = []
     for gaussian in (found.wider, found.gaussian):
-        looked = evaluator(gaussian.at(z))
-        varies = np.ptp(looked.read, axis=0) > 0
-        B = np.where(varies[:, None], (looked.read - looked.read.mean(axis=0)).T @ z, 0.0)
+        read = evaluator.read(gaussian.at(z))
+        varies = np.ptp(read, axis=0) > 0
+        B = np.where(varies[:, None], (read - read.mean(axis=0)).T @ z, 0.0)
         one = weigh_gaussian(evaluator, gaussian, B, varies, rng)
-        weighed.append((gaussian, one, looked.read))
+        weighed.append((gaussian, one, read))
         shape = one.shape
         if shape is not None and shape.reliable and shape.clearly_right:
             verdict = words.judge_shape(shape, _only(names, varies), "")

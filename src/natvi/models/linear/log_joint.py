@@ -1,5 +1,6 @@
 """The log joint density of a generalized linear model at many draws of its parameters."""
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -14,6 +15,7 @@ from natvi.models.regression.criticism import CHUNK_CELLS, weighted_log_density
 from natvi.models.regression.prior.choice import Prior
 from natvi.models.regression.prior.log_density import log_prior
 from natvi.models.regression.rows import Rows
+from natvi.run.compiled_code import thorough_jit
 from natvi.x64 import float64
 
 JOINT_DRAWS = 128  # worked on together: one size compiles once, however many a check takes
@@ -34,7 +36,7 @@ def log_joint(family: Family, prior: Prior, rows: Rows, theta: Float[np.ndarray,
     return likelihood + log_prior(prior, theta) + 0.5 * theta.shape[1] * np.log(2 * np.pi)
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _row_sums(
     family: Family, X: Any, offset: Any, y: Any, weight: Any, constants: Any, real: Any, theta: Float[Array, "s d"]
 ) -> Float[Array, " s"]:

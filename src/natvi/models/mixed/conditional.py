@@ -15,7 +15,7 @@ from natvi.families.table import Family
 from natvi.linalg import GroupedRows
 from natvi.models.mixed.filling import filled_points
 from natvi.models.mixed.marginal.density import FEW_CELLS
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.conditional import draw_conditional
 from natvi.target.mixed.marginal import mixed_parts
@@ -106,4 +106,4 @@ def _piece(
     return draw_conditional(target, shared, near, jax.random.fold_in(jax.random.key(seed), piece))
 
 
-_draws, _quick_draws = jax.jit(_piece), quick_jit(_piece)
+_draws, _quick_draws = thorough_jit(_piece), quick_jit(_piece)

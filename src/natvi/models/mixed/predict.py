@@ -11,6 +11,7 @@ from natvi.gaussian import ArrowPrecision
 from natvi.linalg import ArrowFactor, ArrowVector, GroupedRows
 from natvi.models.regression.predict import slices
 from natvi.models.regression.rows import Covariates
+from natvi.run.compiled_code import thorough_jit
 from natvi.x64 import float64
 
 LARGEST_DRAW, PIECE_BYTES = 2_000_000_000, 2**27  # of random effects; bytes
@@ -28,7 +29,7 @@ def predictor_moments(posterior: ArrowPrecision, rows: Covariates) -> tuple[np.n
     return moments[0], moments[1]
 
 
-@jax.jit
+@thorough_jit
 def _exact_slice(
     posterior: ArrowPrecision,
     X: Float[Array, "k p"],

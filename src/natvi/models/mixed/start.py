@@ -6,7 +6,6 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import polygamma
 
 from natvi.families.table import Family
 from natvi.linalg import ArrowMatrix, ArrowVector
@@ -14,6 +13,7 @@ from natvi.models.regression.prior.scales import ScalePriors
 from natvi.optimize.arrow_system import Natural
 from natvi.over_hosts import add_up
 from natvi.run.compiled_code import quick_jit
+from natvi.special import polygamma
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import mixed_parts
 from natvi.target.mixed.modes import RowLikelihood

@@ -106,9 +106,13 @@ def _check_rows(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> None
     grid, groups = shapes["offset"], len(document["group_labels"])
     if len(grid) != 2 or any(shapes[name] != grid for name in names if name in ("filled", "y", "weight")):
         raise ValueError("the stored rows differ in shape")
-    for name, count in (("X", len(document["fixed_names"])), ("Z", len(document["random_names"]))):
-        if shapes[name] != (count, *grid):
-            raise ValueError(f"the array 'rows_{name}' has shape {shapes[name]}, and {(count, *grid)} is needed")
+    count, columns = len(document["fixed_names"]), arrays["rows_X"]
+    if columns.ndim != 3 or len(columns) < count or columns.shape[1:] != grid or np.any(columns[count:]):
+        needed = f"{(count, *grid)}, or more columns of zeros, is needed"  # those of `natvi.models.mixed.filling`
+        raise ValueError(f"the array 'rows_X' has shape {columns.shape}, and {needed}")
+    if shapes["Z"] != (len(document["random_names"]), *grid):
+        needed = (len(document["random_names"]), *grid)
+        raise ValueError(f"the array 'rows_Z' has shape {shapes['Z']}, and {needed} is needed")
     extra, effects = arrays["rows_extra"], len(document["random_names"])
     places = shapes["near"][-1] if shapes["near"] else 0  # groups, and empty ones that fill the layout up
     if extra.ndim != 1 or len(extra) + places != grid[1] or np.any((extra < 0) | (extra >= places)):

@@ -2,9 +2,9 @@
 
 import numpy as np
 import pandas as pd
-from scipy.special import betaln
 
 from natvi.formula.raw_columns import first_row
+from natvi.special import betaln
 
 _ROUNDING = 1e-8  # relative: 0.7 * 10 is a whole number for everybody but the computer
 

@@ -4,11 +4,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
-from scipy.special import ndtri
 
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
@@ -19,7 +17,8 @@ from natvi.linalg.buckets import bucket
 from natvi.metrics.loo import leave_rows_out
 from natvi.models.regression.family.responses import TIMES
 from natvi.models.regression.rows import Covariates, Rows
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
+from natvi.special import ndtri
 from natvi.x64 import float64
 
 LARGEST_TABLE = 2_000_000_000  # bytes of a table of draws by rows
@@ -174,13 +173,15 @@ def find_residuals(
     """Return residuals about the fitted values.
 
     Pearson: (y - mean) / sqrt(variance / weight). Quantile (Dunn and Smyth): the normal quantile of where y lies among
-    replicated responses, ties broken at random.
+    responses replicated from one draw of the posterior, ties broken at random. Under the model y and a posterior draw
+    are distributed as y and the truth, so that these are standard normal; about averages over the posterior they would
+    be too small wherever many random effects were fitted to few rows.
     """
     variance = typical_variance(drawn, fitted, log_dispersion)
     weight = 1.0 if rows.weight is None else rows.weight
     pearson = (np.abs(rows.y) if rows_are_cut(drawn.family, rows) is not None else rows.y) - fitted
     pearson *= np.sqrt(weight / np.maximum(variance, 1e-300))
-    replicated, y = replicate_responses(drawn, rows.trials, seed), rows.responses()
+    replicated, y = replicate_responses(_one_draw(drawn), rows.trials, seed), rows.responses()
     cut = rows_are_cut(drawn.family, rows)
     y = y if cut is None else np.abs(y)
     below, equal = np.sum(replicated < y, axis=0), np.sum(replicated == y, axis=0)
@@ -188,6 +189,12 @@ def find_residuals(
     equal = equal if cut is None else np.where(cut, len(replicated) - below, equal)
     uniform = np.random.default_rng(seed).uniform(size=len(y))
     return Residuals(fitted, pearson, ndtri((below + uniform * (equal + 1)) / (len(drawn.shared) + 1)))
+
+
+def _one_draw(drawn: Drawn) -> Drawn:
+    """Return the first draw as often as there are draws."""
+    first = np.zeros(len(drawn.shared), dtype=int)
+    return drawn._replace(shared=drawn.shared[first], local=None if drawn.local is None else drawn.local[first])
 
 
 def rows_are_cut(family: Family, rows: Rows) -> np.ndarray | None:
@@ -222,7 +229,7 @@ def draw_rows(
     if family.name in OWN_DRAWS:
         return OWN_DRAWS[family.name](family, eta, None if disp is None else disp[..., None], rng)
     with float64():
-        mean = np.asarray(_mean(family, jnp.asarray(eta)))
+        mean = np.asarray(_mean(family, np.asarray(eta)))
     return draw_responses(family.name, mean, disp, trials, rng)
 
 
@@ -254,20 +261,20 @@ def _device(values: Any) -> Any:
     return None if values is None else jnp.asarray(values)
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _row_values(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "s n"], disp: Any
 ) -> Float[Array, "s n"]:
     return weighted_log_density(family, y, weight, constants, eta, None if disp is None else disp[..., None])
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _values_by_row(
     family: Family, y: Any, weight: Any, constants: Any, eta: Float[Array, "n s"], disp: Any
 ) -> Float[Array, "n s"]:
     return weighted_log_density(family, y, weight, constants, eta, disp)
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _mean(family: Family, eta: Float[Array, "s n"]) -> Float[Array, "s n"]:
     return family.mean(eta)

@@ -1,16 +1,18 @@
 """From linear predictors to predictions: the expected response under a Gaussian predictor, or from draws of it."""
 
 from collections.abc import Iterator
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtr, ndtri
 
 from natvi.families.rows import take_extras
 from natvi.families.table import Family
 from natvi.models.regression.rows import Covariates
+from natvi.run.compiled_code import thorough_jit
+from natvi.special import ndtr, ndtri
 from natvi.x64 import float64
 
 KINDS = ("response", "link")
@@ -139,7 +141,7 @@ def drawn_means(
         return np.asarray(_mean_given(family, jnp.asarray(eta), jnp.asarray(disp)[..., None]))
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _mean_given(family: Family, eta: jax.Array, disp: jax.Array) -> jax.Array:
     return family.response_mean(eta, disp)
 
@@ -150,6 +152,6 @@ def apply_mean(family: Family, eta: np.ndarray) -> np.ndarray:
         return np.asarray(_mean(family, jnp.asarray(eta)))
 
 
-@jax.jit(static_argnums=0)
+@partial(thorough_jit, static_argnums=0)
 def _mean(family: Family, eta: jax.Array) -> jax.Array:
     return family.mean(eta)

@@ -6,6 +6,9 @@ from natvi.families.table import Family
 from natvi.formula.raw_columns import listing
 
 PROGRAM_CELLS, PROGRAM_SECONDS = 2_000_000, 3.0  # of the linear program that looks for separation
+NOTHING = 1e-6  # times the root of the number of rows: a sum that is zero
+NEWTON_STEPS = 12
+ROUNDING = 1e-14
 SHOWN = 4
 
 
@@ -60,11 +63,13 @@ def separating_direction(X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
     """
     if X.size > PROGRAM_CELLS:
         return None
-    from scipy.optimize import linprog  # takes time to import
-
     sizes = np.sqrt(np.einsum("ij,ij->j", X, X) / len(X))
     scaled = X / np.where(sizes > 0, sizes, 1.0)
     sides = np.concatenate([scaled[y > 0], -scaled[y < 1]])
+    if most_apart(sides) <= NOTHING * np.sqrt(len(X)):
+        return None
+    from scipy.optimize import linprog  # takes time to import
+
     answer = linprog(
         -sides.sum(axis=0),
         A_ub=-sides,
@@ -73,9 +78,37 @@ def separating_direction(X: np.ndarray, y: np.ndarray) -> np.ndarray | None:
         method="highs",
         options={"time_limit": PROGRAM_SECONDS},
     )
-    if answer.status != 0 or -answer.fun <= 1e-6 * np.sqrt(len(X)):
+    if answer.status != 0 or -answer.fun <= NOTHING * np.sqrt(len(X)):
         return None
     return answer.x / np.where(sizes > 0, sizes, 1.0)
+
+
+def most_apart(sides: np.ndarray) -> float:
+    """Return what the sum of R b cannot exceed where R b >= 0 and |b| <= 1; infinity if that is not found out soon.
+
+    Positive weights with R'w = 0 leave nothing: sum(R b) <= w'R b / min(w). The residuals of a logistic regression are
+    such weights, w = 1 / (1 + exp(R b)) at its maximum, and a few Newton steps before it they are nearly; one more step
+    of the weights along their slope makes R'w zero but for rounding.
+
+    Example:
+        >>> most_apart(np.array([[1.0], [-2.0], [0.5]])) < 1e-12, most_apart(np.array([[1.0], [2.0]]))
+        (True, inf)
+    """
+    b = np.zeros(sides.shape[1])
+    for _ in range(NEWTON_STEPS):
+        with np.errstate(over="ignore"):
+            weights = 1.0 / (1.0 + np.exp(sides @ b))
+        bend = weights * (1.0 - weights)
+        step = np.linalg.lstsq(sides.T @ (bend[:, None] * sides), sides.T @ weights, rcond=None)[0]
+        balanced = weights - bend * (sides @ step)
+        least = balanced.min(initial=1.0)
+        if least > 0.0:
+            left_over = np.abs(sides.T @ balanced).sum() + ROUNDING * (np.abs(sides).T @ balanced).sum()
+            return float(left_over / least)
+        b += step
+        if not np.isfinite(b).all():
+            break
+    return float("inf")
 
 
 def column_words(names: list[str]) -> str:

@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
-from scipy.special import ndtri
 
 from natvi.metrics.psis import weighted_quantiles
+from natvi.special import ndtri
 
 
 def interval_table(names: Any, columns: Any, prob: float) -> pd.DataFrame:

@@ -1,6 +1,7 @@
 """A regression in words, in mathematics, and as the call that makes it: for the page about a fit."""
 
 import html
+import re
 from typing import Any, NamedTuple
 
 from natvi.families.table import Family
@@ -37,13 +38,20 @@ DISTRIBUTIONS = {
     "weibull": "Weibull(shape, hazard {mean})",
     "student_t": "t<sub>ν</sub>({mean}, σ)",
     "beta": "Beta(mean {mean}, precision φ)",
-    "ordinal": "Ordinal({mean} over the first threshold, widths)",
+    "ordinal": "Categories({mean})",
     "zero_inflated_poisson": "ZeroInflated(π, Poisson({mean}))",
     "zero_inflated_negative_binomial": "ZeroInflated(π, NegativeBinomial({mean}, φ))",
     "hurdle_poisson": "Hurdle(π, Poisson({mean}) > 0)",
     "hurdle_negative_binomial": "Hurdle(π, NegativeBinomial({mean}, φ) > 0)",
 }
-LINKS = {"identity": "{mean}", "log": "log {mean}", "logit": "logit {mean}", "probit": "Φ<sup>-1</sup>({mean})"}
+LINKS = {
+    "identity": "{mean}",
+    "log": "log {mean}",
+    "log hazard": "log {mean}",
+    "logit": "logit {mean}",
+    "probit": "Φ<sup>-1</sup>({mean})",
+}
+SUBJECTS = {"ordinal": "Its chance to lie above each category", "weibull": "Its hazard"}  # where it is no expectation
 MOST_TERMS = 12
 
 
@@ -85,7 +93,7 @@ def describe(formula: str | None, family: Family, names: tuple[str, ...], num_ro
             tree = parse(formula)
         except ValueError:  # of a file that was changed: it is shown, not read
             return Description(_words(response, family, names, bars, num_rows), (), formula)
-        response, bars = render(tree.left), find_bars(tree.right)
+        response, bars = re.sub(r"^(?:cens|p)\((.*?),.*", r"\1", _plain(render(tree.left))), find_bars(tree.right)
     door = "natvi.glm_arrays(X, y" if formula is None else f"natvi.{'glmm' if bars else 'glm'}({formula!r}, data"
     call = f'{door}, family="{family.name}"{"".join(f", {k}={v!r}" for k, v in options.items())}).fit()'
     return Description(_words(response, family, names, bars, num_rows), _equations(response, family, names, bars), call)
@@ -100,8 +108,16 @@ def find_bars(right: Any) -> list[Bar]:
             parts = [render(part) for sign, part in summands(ungroup(bar.left)) if sign == "+"]
             given = [part for part in parts if part not in ("0", "1")]
             intercept = [] if "0" in parts or ("-", "1") in [(s, render(p)) for s, p in summands(bar.left)] else ["1"]
-            found.append(Bar((*intercept, *given), render(ungroup(bar.right)), bar.operator.lexeme == "|"))
+            effects = tuple(map(_plain, (*intercept, *given)))
+            nested = [_plain(name.strip()) for name in render(ungroup(bar.right)).split("/")]
+            for depth in range(len(nested)):  # a/b: every a, and every b within a
+                found.append(Bar(effects, ":".join(nested[depth::-1]), bar.operator.lexeme == "|"))
     return found
+
+
+def _plain(name: str) -> str:
+    """Return a name without the backquotes that only a formula needs."""
+    return name.replace("`", "")
 
 
 def _words(response: str, family: Family, names: tuple[str, ...], bars: list[Bar], num_rows: int) -> str:
@@ -111,8 +127,9 @@ def _words(response: str, family: Family, names: tuple[str, ...], bars: list[Bar
         f" and {len(others) - MOST_TERMS} more" if len(others) > MOST_TERMS else ""
     )
     text = f"{response} is {kind}. "
-    how = "is linear in" if family.link == "identity" else f"depends, through a {family.link} link, on"
-    text += f"Its expectation {how} {shown}" if others else "Its expectation is the same for all rows"
+    subject = SUBJECTS.get(family.name, "Its expectation")
+    how = "is linear in" if family.link == "identity" else f"depends, through a {family.link.split()[0]} link, on"
+    text += f"{subject} {how} {shown}" if others else f"{subject} is the same for all rows"
     for bar in bars:
         effects = ["level" if effect == "1" else f"effect of {effect}" for effect in bar.effects]
         text += f"; every {bar.group} has its own {' and '.join(effects)}"
@@ -120,8 +137,8 @@ def _words(response: str, family: Family, names: tuple[str, ...], bars: list[Bar
 
 
 def _equations(response: str, family: Family, names: tuple[str, ...], bars: list[Bar]) -> tuple[str, ...]:
-    mean = "μ<sub>i</sub>"
-    name = html.escape(response)
+    name, ordered = html.escape(response), family.name == "ordinal"
+    mean = f"P({name}<sub>i</sub> > k)" if ordered else "μ<sub>i</sub>"
     law = DISTRIBUTIONS.get(family.name, html.escape(family.name) + "({mean})").format(mean=mean)
     link = LINKS.get(family.link, html.escape(family.link) + "({mean})").format(mean=mean)
     terms = [
@@ -129,6 +146,7 @@ def _equations(response: str, family: Family, names: tuple[str, ...], bars: list
         for at, term in enumerate(names[:MOST_TERMS])
     ]
     terms += ["…"] if len(names) > MOST_TERMS else []
+    below = " − width(2) − … − width(k)" if ordered else ""
     lines, letters = [], "uvwst"
     for at, bar in enumerate(bars):
         letter, group = letters[at % len(letters)], html.escape(bar.group)
@@ -140,4 +158,4 @@ def _equations(response: str, family: Family, names: tuple[str, ...], bars: list
         lines.append(
             f"{letter}<sub>{group}</sub> ~ Normal(0, {spread if several else f'σ<sub>{group}</sub><sup>2</sup>'})"
         )
-    return (f"{name}<sub>i</sub> ~ {law}", f"{link} = {' + '.join(terms) or '0'}", *lines)
+    return (f"{name}<sub>i</sub> ~ {law}", f"{link} = {' + '.join(terms) or '0'}{below}", *lines)

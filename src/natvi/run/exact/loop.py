@@ -5,6 +5,7 @@ chunk. What the iterations compute does not depend on it: the same executable ru
 the same bits.
 """
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ from jaxtyping import Array, Float, Int
 
 from natvi.optimize.ascent import AscentState, ascent_init, ascent_step
 from natvi.optimize.system import Packed, System
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
 from natvi.run.exact.convergence import is_finished, judge
 from natvi.run.fitted import Fitted
 from natvi.run.hosts import Hosts, gather, these_hosts
@@ -60,7 +61,7 @@ def chunk(system: System, state: LoopState, limit: Int[Array, ""], tolerance: Fl
 
 _begin = quick_jit(begin)
 _quick_chunk = quick_jit(chunk, donate_argnums=1)
-_thorough_chunk = jax.jit(chunk, donate_argnums=1)
+_thorough_chunk = thorough_jit(chunk, donate_argnums=1)
 
 
 @quick_jit
@@ -116,37 +117,63 @@ def climb(
         lead = Lead(pace, interruption, keeper, hosts)
         if keeper is not None:
             lead.save_first(current)
-        current = _run(system, current, max_steps, tolerance, line, lead, fresh=state is None)
+        before = (
+            0 if state is None else int(current.ascent.evaluated)
+        )  # to look at a fresh state would be to wait for it
+        current = in_chunks(
+            lambda state, limit: run_chunk(system, state, limit, np.float64(tolerance)),
+            current,
+            before,
+            max_steps,
+            line,
+            lead,
+        )
     if keeper is not None:
         lead.save_last(current)
     host, gaussian = gather((current, _finish(system, current.ascent.x)))
-    outcome = judge(system, host.ascent, tolerance)
-    if outcome is Outcome.MAX_STEPS and lead.turn.interrupted:
-        outcome = Outcome.INTERRUPTED
-    steps = int(host.ascent.evaluated)
-    trace = np.array(host.trace[: min(steps, TRACE_LENGTH)])
-    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, trace, steps, host)
+    return ended(system, host, gaussian, tolerance, lead.turn.interrupted)
 
 
-def _run(
-    system: System,
+def in_chunks(
+    advance: Callable[[LoopState, np.int64], LoopState],
     state: LoopState,
+    before: int,
     max_steps: int,
-    tolerance: float,
     line: StepProgress,
     lead: Lead,
-    fresh: bool,
+    own: Callable[[Any], Any] = lambda part: part,
+    whole: Callable[[LoopState], Any] = lambda state: state,
 ) -> LoopState:
-    before = 0 if fresh else int(state.ascent.evaluated)  # to look at a fresh state would be to wait for it
+    """Iterate, looking up between chunks, until the fit is finished, out of steps or interrupted.
+
+    Args:
+        advance: Iterates up to a limit.
+        state: The first state.
+        before: The iterations it has behind it.
+        max_steps: Iterations at most, those included.
+        line: Where progress is shown.
+        lead: Who decides between chunks.
+        own: Returns this process's part of something that is spread over processes.
+        whole: Returns what a checkpoint keeps of a state.
+    """
     while True:
         limit = min(before + lead.turn.steps, max_steps)
         lead.begin()
-        state = run_chunk(system, state, np.int64(limit), np.float64(tolerance))
-        after = int(state.ascent.evaluated)
+        state = advance(state, np.int64(limit))
+        after = int(own(state.ascent.evaluated))
         turn = lead.look(after - before)
         if after < limit or after >= max_steps or turn.interrupted:
             return state
-        line.update(after, float(state.ascent.elbo))
+        line.update(after, float(own(state.ascent.elbo)))
         if turn.save:
-            lead.save(state)
+            lead.save(whole(state))
         before = after
+
+
+def ended(system: System, host: LoopState, gaussian: Any, tolerance: float, interrupted: bool) -> Fitted:
+    """Return the end of an exact fit from its last state on the host."""
+    outcome = judge(system, host.ascent, tolerance)
+    if outcome is Outcome.MAX_STEPS and interrupted:
+        outcome = Outcome.INTERRUPTED
+    steps = int(host.ascent.evaluated)
+    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, np.array(host.trace[:steps]), steps, host)

@@ -12,18 +12,16 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from natvi.hosts.collect import collect, company
+from natvi.hosts.collect import checked, collect, company
 from natvi.hosts.program import over_hosts, own, spread
 from natvi.optimize.ascent import AscentState
 from natvi.optimize.system import Packed
 from natvi.run.compiled_code import quick_jit
-from natvi.run.exact.convergence import judge
-from natvi.run.exact.loop import CHUNK_SECONDS, LEAST_STEPS, TRACE_LENGTH, LoopState, begin, chunk
+from natvi.run.exact.loop import CHUNK_SECONDS, LEAST_STEPS, LoopState, begin, chunk, ended, in_chunks
 from natvi.run.fitted import Fitted
 from natvi.run.hosts import these_hosts
 from natvi.run.interrupt import Interruption
 from natvi.run.lead import Lead, Pace
-from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
 from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes
 from natvi.x64 import to_host
@@ -94,34 +92,26 @@ def climb_in_parts(
         lead = Lead(Pace(CHUNK_SECONDS, LEAST_STEPS, LEAST_STEPS, 10), interruption, keeper, hosts)
         if keeper is not None:
             lead.save_first(Keeping(current, places))
-        before = int(own(current.ascent.evaluated))
-        while True:
-            limit = min(before + lead.turn.steps, max_steps)
-            lead.begin()
-            current = _chunk(quickly)(parts, current, *spread((np.int64(limit), np.float64(tolerance))))
-            after = int(own(current.ascent.evaluated))
-            turn = lead.look(after - before)
-            if after < limit or after >= max_steps or turn.interrupted:
-                break
-            line.update(after, float(own(current.ascent.elbo)))
-            if turn.save:
-                lead.save(Keeping(current, places))
-            before = after
+        current = in_chunks(
+            lambda state, limit: _chunk(quickly)(parts, state, *spread((limit, np.float64(tolerance)))),
+            current,
+            int(own(current.ascent.evaluated)),
+            max_steps,
+            line,
+            lead,
+            own,
+            lambda state: Keeping(state, places),
+        )
         if keeper is not None:
             lead.save_last(Keeping(current, places))
         host = to_host(own(current))
         gaussian = to_host(own(_finish()(parts, current.ascent.x)))
-    outcome = judge(system, host.ascent, tolerance)
-    if outcome is Outcome.MAX_STEPS and turn.interrupted:
-        outcome = Outcome.INTERRUPTED
-    steps = int(host.ascent.evaluated)
-    trace = np.array(host.trace[: min(steps, TRACE_LENGTH)])
-    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, trace, steps, host)
+    return ended(system, host, gaussian, tolerance, lead.turn.interrupted)
 
 
 def _resume(keeper: Checkpoint, blank: Keeping, groups: np.ndarray) -> LoopState | None:
     """Return this process's part of what process 0 finds in its file."""
-    there = collect(keeper.resume(blank) if these_hosts().is_first else None)[0]
+    there = collect(checked(lambda: keeper.resume(blank) if these_hosts().is_first else None))[0]
     if there is None:
         return None
     number = these_hosts().number

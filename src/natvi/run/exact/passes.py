@@ -10,18 +10,16 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from natvi.hosts.collect import collect, of_first
+from natvi.hosts.collect import checked, collect, of_first
 from natvi.optimize.ascent import digest, propose, state_at
 from natvi.optimize.system import Packed
-from natvi.run.exact.convergence import is_finished, judge
-from natvi.run.exact.loop import TRACE_LENGTH, LoopState
+from natvi.run.exact.convergence import is_finished
+from natvi.run.exact.loop import TRACE_LENGTH, LoopState, ended
 from natvi.run.fitted import Fitted
 from natvi.run.hosts import these_hosts
 from natvi.run.interrupt import Interruption
 from natvi.run.lead import Lead, Pace
-from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
 from natvi.run.storage.checkpoint import Checkpoint, require_same_shapes
 from natvi.target import Expected
@@ -83,8 +81,8 @@ def climb_by_passes(
         if keeper is not None:
             lead.save_first(current)
         while int(current.ascent.evaluated) < max_steps and not is_finished(system, to_host(current.ascent), tolerance):
-            current = _step(system, current, ask_rows)
-            turn = lead.look(1)
+            current, said = _step(system, current, ask_rows, lead)
+            turn = lead.take(said)
             if turn.interrupted:
                 break
             line.update(int(current.ascent.evaluated), float(current.ascent.elbo))
@@ -93,24 +91,18 @@ def climb_by_passes(
     if keeper is not None:
         lead.save_last(current)
     host = to_host(current)
-    outcome = judge(system, host.ascent, tolerance)
-    if outcome is Outcome.MAX_STEPS and lead.turn.interrupted:
-        outcome = Outcome.INTERRUPTED
-    steps = int(host.ascent.evaluated)
-    gaussian = to_host(system.gaussian(current.ascent.x))
-    return Fitted(gaussian, float(host.ascent.elbo), 0.0, outcome, np.array(host.trace[:steps]), steps, host)
+    return ended(system, host, to_host(system.gaussian(current.ascent.x)), tolerance, lead.turn.interrupted)
 
 
 def resume(keeper: Checkpoint, blank: Any) -> Any:
     """Return the state that process 0 finds in its file, in all processes; None where there is none yet."""
-    found = keeper.resume(blank) if these_hosts().is_first else None
-    return collect(found)[0]
+    return collect(checked(lambda: keeper.resume(blank) if these_hosts().is_first else None))[0]
 
 
-def _step(system: Any, state: LoopState, ask_rows: Callable[[Any], Expected]) -> LoopState:
+def _step(system: Any, state: LoopState, ask_rows: Callable[[Any], Expected], lead: Lead) -> tuple[LoopState, Any]:
     x = _propose(state.ascent)
     q = _question(system, x)
-    # what is decided, is decided on the numbers of process 0
-    found = of_first(_answer(system, x, q, ask_rows(q)))
+    # what is decided, is decided on the numbers of process 0; every exchange waits for all, so that these are one
+    found, said = of_first((_answer(system, x, q, ask_rows(q)), np.asarray(lead.propose(1), np.int32)))
     ascent = _digest(state.ascent, jax.tree.map(jnp.asarray, found))
-    return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop"))
+    return LoopState(ascent, state.trace.at[ascent.evaluated - 1].set(ascent.elbo, mode="drop")), said

@@ -10,7 +10,7 @@ there are no stages; the last iterate is the answer, or, watched by a validation
 the answer is the end of the last window that was good, and so is the state to go on from.
 
 Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also
-after a resume.
+after a resume, and in many processes that bring rows of their own (`parts`).
 """
 
 from collections.abc import Callable
@@ -57,8 +57,7 @@ class StochasticState(NamedTuple):
     good: Good | None = None  # without stages: where a fit that diverges goes back to
 
 
-@partial(jax.jit, static_argnums=0)
-def run_steps(
+def take_steps(
     move: Any, target: Any, state: StochasticState, key: PRNGKeyArray, load: Any, first: Array, stop: Array
 ) -> StochasticState:
     """Step up to count `stop`; a step that is not finite leaves the Gaussian where it was.
@@ -88,6 +87,9 @@ def run_steps(
     return jax.lax.fori_loop(state.count, stop, body, state)
 
 
+run_steps = jax.jit(take_steps, static_argnums=0)
+
+
 def wander(
     algorithm: Any,
     start: Any,
@@ -106,6 +108,8 @@ def wander(
     checkpoint: str | Path | None = None,
     checkpoint_seconds: float = 2.0,
     hosts: Hosts | None = None,
+    parts: Any = None,
+    mark: Any = None,
 ) -> Fitted:
     """Run a recipe until it has converged in the sense above.
 
@@ -126,6 +130,8 @@ def wander(
         checkpoint: A file to keep the state in; if it exists the fit goes on from it.
         checkpoint_seconds: The least time between two writes.
         hosts: The processes that run this loop together; by default those that JAX was started with.
+        parts: `run.stochastic.parts` where each of them brings rows of its own.
+        mark: Numbers that tell this model and data from others, for the checkpoint; by default target and start.
 
     Returns:
         The average of the last stage (without stages, the last or best Gaussian), the outcome, the bound of every
@@ -143,13 +149,15 @@ def wander(
     settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
     settings += "" if settle and watch is None else f" {settle} {watch is not None} {patience}"
     settings += f" {watch_from}" if watch_from else ""
-    keeper = None if checkpoint is None else Checkpoint(checkpoint, (target, start), checkpoint_seconds, settings)
+    mark = (target, start) if mark is None else mark
+    keeper = None if checkpoint is None else Checkpoint(checkpoint, mark, checkpoint_seconds, settings)
     if state is None and keeper is not None:
-        state = keeper.resume(current)
+        state = keeper.resume(current) if parts is None else parts.resume(keeper, current)
     if state is not None:
         require_same_shapes(state, current)
         current = jax.tree.map(jnp.array, state)
-    runner = _Runner(algorithm.move, target, jax.random.key(seed), batches)
+    run = run_steps if parts is None else parts.run
+    runner = _Runner(partial(run, algorithm.move, target), jax.random.key(seed), batches)
     rows_per_step = 0 if batches is None else batches.batch_size
     shown = progress and hosts.is_first
     with StepProgress(shown, rows_per_step=rows_per_step) as line, Interruption() as interruption, runner:
@@ -194,8 +202,8 @@ def _last_bound(state: StochasticState) -> tuple[float, float]:
 class _Runner:
     """Runs the steps of a chunk, fetching batches as they are needed."""
 
-    def __init__(self, move: Any, target: Any, key: Array, batches: Batches | None) -> None:
-        self._move, self._target, self._key, self._batches = move, target, key, batches
+    def __init__(self, run: Callable[..., Any], key: Array, batches: Batches | None) -> None:
+        self._run, self._key, self._batches = run, key, batches
         self._load, self._first, self._held = None, 0, 0
         self._fetcher = ThreadPoolExecutor(1)
         self._coming: tuple[int, Future[Any]] | None = None  # the load that begins at a step, on its way
@@ -220,7 +228,7 @@ class _Runner:
                 self._first = count
             stop = min(stop, self._first + self._held)
         first, last = jnp.asarray(self._first), jnp.asarray(stop, state.count.dtype)
-        state = run_steps(self._move, self._target, state, self._key, self._load, first, last)
+        state = self._run(state, self._key, self._load, first, last)
         state.count.block_until_ready()
         return state
 

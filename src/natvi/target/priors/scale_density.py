@@ -12,11 +12,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float
-from scipy.special import gammaincinv, ndtri, stdtrit
+
+from natvi.special import gammaincinv, ndtri, stdtrit
 
 
-class ScaleFamily(NamedTuple):
-    """A family of densities on (0, oo).
+class ScaleKind(NamedTuple):
+    """A kind of density on (0, oo).
 
     Attributes:
         parameters: Their names, for messages.
@@ -47,7 +48,7 @@ class ScaleDensity(NamedTuple):
     @property
     def words(self) -> str:
         """The density as it is written in a sentence."""
-        return f"{FAMILIES[self.name].title}({', '.join(f'{value:.4g}' for value in self.parameters)})"
+        return f"{DENSITIES[self.name].title}({', '.join(f'{value:.4g}' for value in self.parameters)})"
 
     def interval(self, prob: float = 0.95) -> tuple[float, float]:
         """Return the central interval of the given probability."""
@@ -55,7 +56,7 @@ class ScaleDensity(NamedTuple):
 
     def quantile(self, prob: float) -> float:
         """Return the number that x is below with the given probability."""
-        return float(FAMILIES[self.name].quantile(prob, *self.parameters))
+        return float(DENSITIES[self.name].quantile(prob, *self.parameters))
 
     @property
     def median(self) -> float:
@@ -65,7 +66,7 @@ class ScaleDensity(NamedTuple):
 
 def scale_log_density(name: str, log_x: Float[Array, "*n"], parameters: Float[Array, " k"]) -> Float[Array, "*n"]:
     """Return log p(x), the density being that of x and not of log x."""
-    return FAMILIES[name].log_density(log_x, *parameters)
+    return DENSITIES[name].log_density(log_x, *parameters)
 
 
 def _half_normal(log_x: Array, scale: Array) -> Array:
@@ -95,19 +96,15 @@ def _gamma(log_x: Array, shape: Array, rate: Array) -> Array:
     return shape * jnp.log(rate) - gammaln(shape) + (shape - 1) * log_x - rate * jnp.exp(log_x)
 
 
-FAMILIES = {
-    "half_normal": ScaleFamily(
-        ("scale",), (), "half-normal", _half_normal, lambda p, scale: scale * ndtri((1 + p) / 2)
-    ),
-    "half_t": ScaleFamily(
-        ("df", "scale"), (), "half-t", _half_t, lambda p, df, scale: scale * stdtrit(df, (1 + p) / 2)
-    ),
-    "half_cauchy": ScaleFamily(
+DENSITIES = {
+    "half_normal": ScaleKind(("scale",), (), "half-normal", _half_normal, lambda p, scale: scale * ndtri((1 + p) / 2)),
+    "half_t": ScaleKind(("df", "scale"), (), "half-t", _half_t, lambda p, df, scale: scale * stdtrit(df, (1 + p) / 2)),
+    "half_cauchy": ScaleKind(
         ("scale",), (), "half-Cauchy", _half_cauchy, lambda p, scale: scale * np.tan(np.pi * p / 2)
     ),
-    "exponential": ScaleFamily(("rate",), (), "exponential", _exponential, lambda p, rate: -np.log1p(-p) / rate),
-    "lognormal": ScaleFamily(
+    "exponential": ScaleKind(("rate",), (), "exponential", _exponential, lambda p, rate: -np.log1p(-p) / rate),
+    "lognormal": ScaleKind(
         ("mu", "sd"), ("mu",), "lognormal", _lognormal, lambda p, mu, sd: np.exp(mu + sd * ndtri(p))
     ),
-    "gamma": ScaleFamily(("shape", "rate"), (), "gamma", _gamma, lambda p, shape, rate: gammaincinv(shape, p) / rate),
+    "gamma": ScaleKind(("shape", "rate"), (), "gamma", _gamma, lambda p, shape, rate: gammaincinv(shape, p) / rate),
 }

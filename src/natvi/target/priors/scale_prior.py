@@ -29,7 +29,7 @@ class ScalePrior(eqx.Module):
     @classmethod
     def of(cls, density: ScaleDensity, start: int, power: float) -> "ScalePrior":
         """Build the term from a density of x."""
-        return cls(jnp.asarray(density.parameters), density.name, start, power)
+        return cls(jax.device_put(np.asarray(density.parameters)), density.name, start, power)
 
     def value(self, theta: ArrowVector) -> Float[Array, ""]:
         """Return the log-density at one point."""

@@ -185,7 +185,7 @@ def _judge(evaluator: AllRows, found: Optimum, space: Space, seed: int, fitted: 
     concerns = [gone, Trust(GOOD, (ONE_MODE,))]
     small = evaluator.num_rows * SHAPE_DRAWS <= MOST_LOOKS
     if small and here.structure == "dense":
-        looked = evaluator(here.at(z)).read
+        looked = evaluator.read(here.at(z))
         varies = np.ptp(looked, axis=0) > 0
         B = np.where(varies[:, None], (looked - looked.mean(axis=0)).T @ z, 0.0)
         shape = weigh_gaussian(evaluator, here, B, varies, rng).shape

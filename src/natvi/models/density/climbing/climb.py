@@ -11,12 +11,14 @@ import numpy as np
 from jaxtyping import Float
 
 from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.structures.choice import MANY
 from natvi.run.outcome import Outcome
 
 FIRST_RATIO, LARGEST_RATIO = 10.0, 30.0  # r
 REACH = 2.0  # R / sqrt d
 SHORTER, LONGER = 0.3, 3.0
 SMALL_GAIN, SMALL_GAINS = 0.02, 2  # nats, and how many such steps in a row are the end
+NEARLY = 0.05  # nats for every dimension: what the last step gained near the optimum
 MOST_TRIES = 14
 FAR = 1e12  # from the start, in units of the start: no posterior of sane units is there
 
@@ -75,6 +77,7 @@ def climb(
     origin, trace, small = here.mean, list(state.trace) or [now.bound], int(state.small)
     ratio, reach = float(state.ratio), float(state.reach)
     outcome = None if np.isfinite(now.bound) else Outcome.NONFINITE
+    last, nearly = np.inf, NEARLY * len(origin) if here.structure == "dense" and len(origin) > MANY else -np.inf
     while outcome is None:
         packed = _pack(here, ratio, reach, small, trace)
         if len(trace) >= most_steps or watch(packed):
@@ -88,7 +91,13 @@ def climb(
             if seen.bound > now.bound:
                 found = attempt
                 break
+            if last < nearly:
+                outcome = Outcome.CONVERGED
+                break
             reach, ratio = SHORTER * (min(reach, length) if mean else reach), float(np.sqrt(ratio))
+        if outcome is not None:
+            # many curvatures from few points: full steps swing around the optimum, to which polishing goes straight
+            break
         if found is None:
             # at the optimum nothing rises; elsewhere something is wrong
             outcome = Outcome.CONVERGED if now.is_flat else Outcome.STALLED
@@ -96,7 +105,8 @@ def climb(
         if found == 0:
             ratio, reach = min(1.5 * ratio, LARGEST_RATIO), reach * (LONGER if length > 0.9 * reach else 1.0)
         here, now = candidate, seen
-        small = small + 1 if now.bound - before < SMALL_GAIN else 0
+        last = now.bound - before
+        small = small + 1 if last < SMALL_GAIN else 0
         if small >= SMALL_GAINS:
             outcome = Outcome.CONVERGED
         elif max(np.max(here.sds), np.max(np.abs(here.mean - origin))) > FAR * max(1.0, np.max(np.abs(origin))):

@@ -5,17 +5,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from natvi.models.density.climbing.climb import Climbed, ClimbState, climb
+from natvi.models.density.climbing.climb import REACH, Climbed, ClimbState, climb
 from natvi.models.density.climbing.polish import polish
-from natvi.models.density.climbing.response import linear_response
-from natvi.models.density.evaluator import Evaluator
+from natvi.models.density.climbing.response import FEW, any_directions, linear_response, telling_directions
+from natvi.models.density.evaluator import BATCH, Evaluator
 from natvi.models.density.start import START_SDS
-from natvi.models.density.structures.choice import Structure
+from natvi.models.density.structures.choice import MANY, Structure
 from natvi.run.outcome import Outcome
 
 FAR_STARTS, FAR_SDS, FAR_STEPS = 2, 8.0, 60  # further climbs, and how far away they start
 FAR_MOST = 1000  # dimensions, beyond which a direction taken at random says little of other modes
 SAME_PLACE = 0.5  # sds: a climb that comes so close has come back
+BACK_STEPS, NEAR = 30, 0.25  # of the mean alone, in many dimensions; how close counts there, times sqrt d sds
 APART, WORSE = 4.0, 12.0  # sds and nats: a rival is a place of its own, and not much worse
 
 
@@ -103,7 +104,7 @@ def find_optimum(
 
 def first_gaussian(evaluator: Evaluator, start: np.ndarray, structure: Structure, z: np.ndarray) -> Any:
     """Return the narrow Gaussian with the best bound: badly scaled parameters need a narrower one."""
-    tried = [structure.narrow(start, sd) for sd in START_SDS]
+    tried, z = [structure.narrow(start, sd) for sd in START_SDS], some_pairs(z)
     with np.errstate(all="ignore"):
         bounds = [one.expect(evaluator(one.at(z)), z).bound for one in tried]
     return tried[int(np.argmax(bounds))]
@@ -118,11 +119,15 @@ def _look_around(
     def is_back(state: ClimbState) -> bool:
         return here.distance(state.gaussian.mean) < SAME_PLACE
 
+    some = some_pairs(z)
+
     direction = rng.standard_normal((1, len(here.mean)))
     ends = [first]
     for sign in (1.0, -1.0)[:FAR_STARTS]:
         away = here._replace(mean=here.at(sign * FAR_SDS * direction)[0])
         with np.errstate(all="ignore"):
+            if len(here.mean) > MANY and _comes_back(evaluator, here, sign * FAR_SDS * direction[0], some):
+                continue
             found = climb(evaluator, ClimbState.at(away), z, FAR_STEPS, is_back)
         if found.outcome is Outcome.CONVERGED:
             ends.append(found)
@@ -139,6 +144,24 @@ def _look_around(
     return best, tuple(rivals)
 
 
+def some_pairs(z: np.ndarray) -> np.ndarray:
+    """Return the first points and their negatives, as many as one call looks at."""
+    half, count = len(z) // 2, min(len(z), BATCH) // 2
+    return np.concatenate([z[:count], z[half : half + count]])
+
+
+def _comes_back(evaluator: Evaluator, here: Any, away: np.ndarray, z: np.ndarray) -> bool:
+    """Whether the mean alone, from far away and on few points, climbs back: in many dimensions it mostly does."""
+
+    def slope(m: np.ndarray) -> tuple[float, np.ndarray]:
+        looked = evaluator(here.at(z + away + m))
+        return float(np.mean(looked.values)), here.whiten(looked.gradients).mean(axis=0)
+
+    size = float(np.sqrt(len(away)))
+    ended = away + polish(slope, len(away), BACK_STEPS, small=1.0, reach=REACH * size).w
+    return bool(np.linalg.norm(ended) < NEAR * size)
+
+
 def _respond(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.Generator) -> tuple[Any, float]:
     if not gaussian.num_responding:
         return gaussian, 1.0
@@ -147,8 +170,18 @@ def _respond(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.
         return gaussian.slope(w, evaluator, z)
 
     origin = np.zeros(gaussian.num_coordinates)
-    response = linear_response(slope, origin, slope(origin)[1], gaussian.num_responding, rng)
+    directions = _directions(evaluator, gaussian, z, rng)
+    response = linear_response(slope, origin, slope(origin)[1], directions)
     try:
         return gaussian.widened(response.S), response.smallest
     except np.linalg.LinAlgError:
         return gaussian, response.smallest
+
+
+def _directions(evaluator: Evaluator, gaussian: Any, z: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Return the directions of the mean from which the linear response is looked for."""
+    if gaussian.num_responding > FEW and gaussian.structure == "dense":
+        u = gaussian.whiten(evaluator(gaussian.at(z)).gradients)
+        if np.all(np.isfinite(u)):
+            return telling_directions(u, z)
+    return any_directions(gaussian.num_responding, rng)

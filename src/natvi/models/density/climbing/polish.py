@@ -21,7 +21,9 @@ class Polished(NamedTuple):
     looks: int
 
 
-def polish(slope: Slope, size: int, most_steps: int = MOST_STEPS, small: float = SMALL) -> Polished:
+def polish(
+    slope: Slope, size: int, most_steps: int = MOST_STEPS, small: float = SMALL, reach: float = np.inf
+) -> Polished:
     """Maximise from the origin.
 
     Args:
@@ -29,6 +31,7 @@ def polish(slope: Slope, size: int, most_steps: int = MOST_STEPS, small: float =
         size: The number of coordinates.
         most_steps: At most.
         small: The length of a gradient that counts as nothing.
+        reach: The longest step.
 
     Example:
         >>> polish(lambda w: (-0.5 * float((w - 1) @ (w - 1)), 1 - w), 2).w
@@ -43,6 +46,7 @@ def polish(slope: Slope, size: int, most_steps: int = MOST_STEPS, small: float =
         direction = _two_loops(gradient, past)
         if direction @ gradient <= 0:
             past, direction = [], gradient
+        direction = direction * min(1.0, reach / float(np.linalg.norm(direction)))
         step, found = 1.0, None
         for _ in range(MOST_HALVINGS):
             candidate = w + step * direction

@@ -50,4 +50,4 @@ class Place(NamedTuple):
 
     def read(self, z: Float[np.ndarray, "s d"]) -> np.ndarray:
         """Return the user's numbers."""
-        return self.evaluator(self.gaussian.at(z)).read
+        return self.evaluator.read(self.gaussian.at(z))

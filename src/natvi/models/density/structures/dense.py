@@ -8,6 +8,7 @@ units of posterior sds, from gradients alone:
 At the optimum of the bound g = 0 and A = I.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -127,7 +128,7 @@ class Dense(NamedTuple):
         """Return T and its log-determinant."""
         d = len(self.mean)
         T = np.zeros((d, d))
-        T[np.tril_indices(d)] = w[d:]
+        T[_triangle(d)] = w[d:]
         logs = np.clip(np.diagonal(T) / ROOT_TWO, -30, 30)
         T[np.diag_indices(d)] = np.exp(logs)
         return T, float(np.sum(logs))
@@ -141,7 +142,7 @@ class Dense(NamedTuple):
         diagonal = np.diag_indices(d)
         T = np.exp(np.clip(w[d:][_diagonal_places(d)] / ROOT_TWO, -30, 30))
         G[diagonal] = (G[diagonal] * T + 1.0) / ROOT_TWO  # the entropy's part is sum x / sqrt 2
-        gradient = np.concatenate([u.mean(axis=0), G[np.tril_indices(d)]])
+        gradient = np.concatenate([u.mean(axis=0), G[_triangle(d)]])
         bound = float(np.mean(looked.values)) + there.entropy()
         return (bound, gradient) if np.isfinite(bound) and np.all(np.isfinite(gradient)) else (-np.inf, gradient)
 
@@ -169,11 +170,16 @@ def shortened(g: Float[np.ndarray, " d"], a: Float[np.ndarray, " d"], reach: flo
     """Return g / (a + shift) with the least shift for which it is no longer than the reach."""
     if np.linalg.norm(g / a) <= reach:
         return g / a
-    low, high = 0.0, float(np.linalg.norm(g)) / reach
+    low, high = 0.0, float(np.linalg.norm(g)) / max(reach, 1e-300)
     for _ in range(40):
         shift = 0.5 * (low + high)
         low, high = (shift, high) if np.linalg.norm(g / (a + shift)) > reach else (low, shift)
     return g / (a + high)
+
+
+@cache
+def _triangle(d: int) -> tuple[np.ndarray, np.ndarray]:
+    return np.tril_indices(d)
 
 
 def _diagonal_places(d: int) -> np.ndarray:

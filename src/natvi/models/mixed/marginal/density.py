@@ -15,7 +15,7 @@ from jaxtyping import Array, Float, Int
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.filling import filled_points, shared_places, with_filling
 from natvi.models.mixed.marginal.coordinates import log_volume, slopes, to_shared, volume_slopes
-from natvi.run.compiled_code import quick_jit
+from natvi.run.compiled_code import quick_jit, thorough_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import Nodes, default_nodes, marginal_score, marginal_value, mixed_parts
 from natvi.x64 import float64
@@ -201,7 +201,7 @@ def _program(one: Callable, with_scores: bool) -> Callable:
         filled = jax.lax.fori_loop(0, count, add, room if with_scores else room[:1])
         return tuple(a.reshape(-1, *a.shape[2:]) for a in filled)
 
-    thorough, quick = jax.jit(every), quick_jit(every)
+    thorough, quick = thorough_jit(every), quick_jit(every)
 
     def call(target: SumOfTerms, *rest: Any) -> tuple[Array, ...]:
         return (quick if mixed_parts(target)[0].y.size <= FEW_CELLS else thorough)(target, *rest)

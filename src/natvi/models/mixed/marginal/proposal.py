@@ -13,9 +13,10 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Bool, Float
-from scipy.special import gammaincinv, gammaln, ndtri
 
 from natvi.models.mixed.marginal.chart import Chart, Plain
+from natvi.quadrature.sobol import sobol
+from natvi.special import gammaincinv, gammaln, ndtri
 
 DISTANCES = np.array([0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0, 48.0, 64.0])
 LEAST_PER_COORDINATE = 8  # points, for moments to be matched
@@ -98,11 +99,9 @@ def draw_mixture(parts: Mixture, num_draws: int, seed: int) -> tuple[Float[np.nd
     Returns:
         Draws, each component its share of them, and log q of the mixture.
     """
-    from scipy.stats import qmc
-
     g = len(parts[0][1].centre)
     shift = np.random.default_rng(seed).uniform(size=g + 1)
-    points = (qmc.Sobol(g + 1, scramble=False).random(num_draws) + shift) % 1.0
+    points = (sobol(g + 1, num_draws) + shift) % 1.0
     points = np.clip(points, 1e-12, 1 - 1e-12)
     # by turns, in the golden ratio: every component sees points from the whole sequence
     turn = (np.arange(num_draws) * 0.6180339887498949) % 1.0

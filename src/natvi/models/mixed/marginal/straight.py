@@ -15,7 +15,6 @@ beta = m(psi) + L(psi) u, L L' = V(psi).
 
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
@@ -23,6 +22,7 @@ from jaxtyping import Array, Float
 from natvi.gaussian import ArrowPrecision
 from natvi.models.mixed.filling import with_filling
 from natvi.models.mixed.marginal.chart import Chart
+from natvi.run.compiled_code import thorough_jit
 from natvi.target import SumOfTerms
 from natvi.target.mixed.marginal import is_gaussian, mixed_parts
 from natvi.target.mixed.modes import RowLikelihood
@@ -170,7 +170,7 @@ def fixed_effects(
     return fixed if np.all(np.isfinite(root)) else None
 
 
-@jax.jit
+@thorough_jit
 def _sums(target: SumOfTerms, posterior: ArrowPrecision) -> tuple[Array, ...]:
     likelihood, _ = mixed_parts(target)
     rows, design = RowLikelihood(likelihood, posterior.mean.shared), likelihood.design

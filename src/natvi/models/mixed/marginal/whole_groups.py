@@ -14,6 +14,7 @@ from natvi.models.mixed.variance import SharedCoordinates
 from natvi.models.regression.criticism import Drawn
 from natvi.models.regression.questions.leave_groups import sum_blocks
 from natvi.models.regression.rows import Rows
+from natvi.run.compiled_code import thorough_jit
 from natvi.target import LikelihoodRows, RandomEffectsPrior, SumOfTerms
 from natvi.target.mixed.marginal import can_integrate, group_log_likelihoods
 from natvi.x64 import float64
@@ -73,6 +74,6 @@ def group_values(
     return np.concatenate(parts)[: len(shared)][:, layout.place_of_group]
 
 
-@jax.jit
+@thorough_jit
 def _values(target: SumOfTerms, shared: Float[Array, "s g"], near: Float[Array, "r n"]) -> Float[Array, "s n"]:
     return jax.vmap(lambda point: group_log_likelihoods(target, point, near))(shared)

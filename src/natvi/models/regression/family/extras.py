@@ -2,10 +2,10 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import expit, ndtri
 
 from natvi.families.family import Extra
 from natvi.models.regression.tables import lognormal_row
+from natvi.special import expit, ndtri
 from natvi.target.priors.scale_density import ScaleDensity
 
 LOGIT_PRIOR = (0.0, 1.5)  # of a probability: close to uniform

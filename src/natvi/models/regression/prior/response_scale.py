@@ -3,10 +3,10 @@
 from typing import NamedTuple
 
 import numpy as np
-from scipy.special import expit, logit, ndtr, ndtri
 
 from natvi.families.table import Family
 from natvi.models.regression.prior.standard import root_mean_square, spread
+from natvi.special import expit, logit, ndtr, ndtri
 
 PROBABILITIES = {"logit": expit, "probit": ndtr, "cloglog": lambda eta: -np.expm1(-np.exp(np.minimum(eta, 700.0)))}
 PREDICTORS = {"logit": logit, "probit": ndtri, "cloglog": lambda p: np.log(-np.log1p(-p))}

@@ -11,7 +11,7 @@ from numbers import Real
 from typing import Any, NamedTuple
 
 from natvi.formula.raw_columns import listing
-from natvi.target.priors.scale_density import FAMILIES, ScaleDensity
+from natvi.target.priors.scale_density import DENSITIES, ScaleDensity
 
 LKJ_FORM = "('lkj', eta) with eta > 0, e.g. ('lkj', 2); eta = 1 is uniform, larger values pull towards zero"
 
@@ -103,7 +103,7 @@ def read_density(key: str, value: Any) -> ScaleDensity:
         name, *parameters = value
         if name == "lkj":
             raise ValueError(f"('lkj', eta) is a prior of correlations, not of {key!r}. Give it for 'corr'.")
-        if name not in FAMILIES:
+        if name not in DENSITIES:
             raise ValueError(f"the prior of {key!r} names {name!r}, which is no density. Known: {_forms()}.")
         return _checked(key, name, tuple(parameters))
     raise ValueError(
@@ -112,15 +112,15 @@ def read_density(key: str, value: Any) -> ScaleDensity:
 
 
 def _checked(key: str, name: str, parameters: tuple[Any, ...]) -> ScaleDensity:
-    family = FAMILIES[name]
+    kind = DENSITIES[name]
     numbers = all(isinstance(value, Real) and not isinstance(value, bool) for value in parameters)
-    if len(parameters) != len(family.parameters) or not numbers:
+    if len(parameters) != len(kind.parameters) or not numbers:
         raise ValueError(
-            f"the prior of {key!r}: {name} takes {_count(family.parameters)}, {_form(name)}; got {(name, *parameters)}."
+            f"the prior of {key!r}: {name} takes {_count(kind.parameters)}, {_form(name)}; got {(name, *parameters)}."
         )
-    for label, value in zip(family.parameters, parameters, strict=True):
-        if not math.isfinite(value) or (label not in family.real and value <= 0):
-            need = "a finite number" if label in family.real else "finite and greater than zero"
+    for label, value in zip(kind.parameters, parameters, strict=True):
+        if not math.isfinite(value) or (label not in kind.real and value <= 0):
+            need = "a finite number" if label in kind.real else "finite and greater than zero"
             raise ValueError(f"the prior of {key!r}: {label} of {name} must be {need}, not {value}.")
     return ScaleDensity(name, tuple(map(float, parameters)))
 
@@ -134,11 +134,11 @@ def _read_lkj(value: Any) -> float:
 
 
 def _form(name: str) -> str:
-    return f"({', '.join([repr(name), *FAMILIES[name].parameters])})"
+    return f"({', '.join([repr(name), *DENSITIES[name].parameters])})"
 
 
 def _forms() -> str:
-    return _alternatives(_form(name) for name in FAMILIES)
+    return _alternatives(_form(name) for name in DENSITIES)
 
 
 def _alternatives(items: Iterable[str]) -> str:

@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.special import ndtri
 
 from natvi.families.family import Extra
 from natvi.families.table import Family
@@ -12,6 +11,7 @@ from natvi.models.regression.prior.scale_settings import ScaleNames
 from natvi.models.regression.prior.settings import normal_words
 from natvi.models.regression.prior.standard import CELL, INTERCEPT
 from natvi.quadrature.fixed_points import fixed_points
+from natvi.special import ndtri
 from natvi.target.mixed.random_effects import omega_positions
 from natvi.target.priors.scale_density import ScaleDensity
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from natvi.families.table import find_family
 from natvi.formula.design import parse_formula
+from natvi.hosts.collect import require_one
 from natvi.judge.trust import CARE, Trust
 from natvi.models.mixed.crossed.auto import Chosen, CrossedStage, choose
 from natvi.models.mixed.crossed.batches.rows import build_batched
@@ -106,6 +107,7 @@ def crossed_batches(
         >>> str(model.fit(method="gva").outcome)
         'converged'
     """
+    require_one("crossed_batches")
     if isinstance(batch_rows, bool) or batch_rows < 1:
         raise ValueError(f"batch_rows must be a positive number of rows, not {batch_rows!r}.")
     parsed, chosen = parse_formula(formula), find_family(family, link)

@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from scipy.special import ndtr
 
 from natvi.metrics.psis import resample
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.regression.tables import interval_table, weighted_table
+from natvi.special import ndtr
 
 HALVINGS = 60
 

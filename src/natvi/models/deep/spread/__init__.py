@@ -1,0 +1,1 @@
+"""Nets whose examples lie in many processes."""

@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from natvi.hosts.collect import checked, collect, of_first
 from natvi.optimize.ascent import digest, propose, state_at

@@ -183,7 +183,7 @@ def wander(
         lead.save_last(current)
     host = gather(current)
     count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
-    if outcome is Outcome.NONFINITE and host.good is not None:
+    if outcome is Outcome.NONFINITE and current.good is not None:
         host = gather(fall_back(current, current.good))
     kept = _answer(host, patience)
     watched = np.empty(0) if host.watched is None else np.asarray(host.watched.values)[: len(trace)]

@@ -12,7 +12,6 @@ from natvi.x64 import float64
 LABELS = (
     *("table2", *(f"table{k}" for k in range(7, 12))),
     *(f"figure{k}" for k in range(1, 11)),
-    "table8rest",
     "theorem3",
     "stopping",
     "verdicts",

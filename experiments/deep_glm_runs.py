@@ -45,7 +45,6 @@ class Row(NamedTuple):
 
 ROWS = {
     "IVON, warm-up": Row("ivon", (0.1,), "cosine", 0.999, 0.2),
-    "IVON, beta2 = 0.999": Row("ivon", (0.1,), "cosine", 0.999),
     "IVON": Row("ivon", (0.1,), "cosine"),
     "Nagm": Row("nagm", (0.005, 0.01, 0.05, 0.2)),
     "Snngm": Row("snngm", (0.0005, 0.002, 0.005, 0.01)),
@@ -53,8 +52,6 @@ ROWS = {
     "Adam": Row("adam", (0.001,)),
     "PGA": Row("pga", (0.001,)),
     "VOGN": Row("vogn", (0.01, 0.05, 0.2)),
-    "Snngm, cosine": Row("snngm", (0.005, 0.01, 0.02), "cosine"),
-    "Adam, cosine": Row("adam", (0.002, 0.005, 0.01), "cosine"),
 }
 
 
@@ -155,7 +152,7 @@ def run_name(problem_name: str, name: str, seed: int) -> str:
 
 
 def _plain(name: str) -> str:
-    return name.lower().replace(", beta2 = ", "-").replace(", ", "-")
+    return name.lower().replace(", ", "-")
 
 
 def main(arguments: list[str]) -> None:

@@ -7,7 +7,7 @@ from experiments.curves import COLOURS, DASHES, legend_below
 from experiments.report import Report
 from experiments.table9 import COLUMNS, all_runs
 
-EXTRA = {"IVON": "#111111", "plain Adam": "#8c8c8c", "Nagm, cosine": "#1f4e79"}
+EXTRA = {"IVON": "#111111", "plain Adam": "#8c8c8c"}
 
 
 def run(report: Report) -> None:

@@ -8,8 +8,7 @@ from experiments.deep_glm_problems import problem
 from experiments.report import Report
 from experiments.table10 import COLUMNS, SHOWN, all_runs
 
-INKS = COLOURS | {"IVON": "#8c8c8c", "IVON, beta2 = 0.999": "#5a5a5a", "IVON, warm-up": "#111111"}
-INKS |= {"Snngm, cosine": "#54b08f", "Adam, cosine": "#e08a8d"}
+INKS = COLOURS | {"IVON": "#8c8c8c", "IVON, warm-up": "#111111"}
 
 
 def run(report: Report) -> None:
@@ -39,7 +38,7 @@ def run(report: Report) -> None:
             above.set_ylim(bottom, max(tops) + 0.08 * (max(tops) - bottom))
         if (known := problem(name, report.quick).relevant) > 0:
             below.axvspan(0.5, known + 0.5, color="#e9edf2", zorder=0)
-    legend_below(figure, axes[0])
+    legend_below(figure, max(axes[: len(COLUMNS)], key=lambda ax: len(ax.get_legend_handles_labels()[0])))
     report.note(
         "Curves are log-likelihoods of 5,000 test rows with eight draws, of the first seed. Relevant inputs have a "
         "small gamma_j. Shaded: the inputs that the simulated responses depend on."

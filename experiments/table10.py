@@ -21,10 +21,7 @@ SHOWN = (
     "Nagm",
     "VOGN",
     "IVON",
-    "IVON, beta2 = 0.999",
     "IVON, warm-up",
-    "Snngm, cosine",
-    "Adam, cosine",
 )
 # tll in the order of the columns, then accuracy of the first two
 PAPER = {

@@ -15,7 +15,7 @@ SPEED = (
     "glm.json",
 )
 OLDER = ("natvi auto", "natvi marginal")  # in files made before the default became faster; `default.json` has it anew
-TABLES = ("table2", "table7", "table8", "table10", "table11")
+TABLES = ("table2", "table7", "table8", "table9", "table10", "table11")
 WIDE = ("table11",)  # more cases than methods: they go down the page
 SHARES = {
     "trusted but off, of all": "called good, but a mean is off by over 0.2 posterior sds or an sd by over 15%",
@@ -23,7 +23,7 @@ SHARES = {
     "the Gaussian fit is off": "where the Gaussian alone would have been off",
     "escalated, of those whose Gaussian fit is off": "of those, how many went on to the marginal method",
 }
-MEASURES = {"table2": "iterations", "table7": "tll", "table8": "tll", "table10": "tll", "table11": "M"}
+MEASURES = {"table2": "iterations", "table7": "tll", "table8": "tll", "table9": "tll", "table10": "tll", "table11": "M"}
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:

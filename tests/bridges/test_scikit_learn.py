@@ -136,6 +136,8 @@ def test_early_stopping_pipelines_clones_and_grids():
         ({"batch_size": 1000}, "larger than the data"),
         ({"response": "gamma"}, "'normal' or 'poisson'"),
         ({"early_stopping": True, "validation_fraction": 2.0}, "validation_fraction"),
+        ({"early_stopping": True, "validation_fraction": "a"}, "validation_fraction"),
+        ({"X": frame.assign(snow=pd.Timestamp("2020-01-01"))}, r"'snow' \(datetime64.*no numbers"),
     ],
 )
 def test_mistakes_are_explained(change, message):
@@ -165,6 +167,8 @@ def test_labels_that_are_missing_and_settings_that_cannot_be():
     X, y = np.arange(8.0).reshape(4, 2), np.array(["a", None, "b", "a"], dtype=object)
     with pytest.raises(ValueError, match="1 missing labels of 4"):
         DeepGLMClassifier().fit(X, y)
+    with pytest.raises(ValueError, match="2 missing labels of 4"):
+        DeepGLMClassifier().fit(X, pd.Series(["a", pd.NA, "b", pd.NA], dtype="string"))
     with pytest.raises(ValueError, match="'normal' or 'poisson'"):
         DeepGLMRegressor(response="bernoulli").fit(X, X[:, 0])
     with pytest.raises(ValueError, match="random_state"):

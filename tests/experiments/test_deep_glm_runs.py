@@ -34,8 +34,7 @@ def test_pilots_and_runs_are_kept():
 
 
 def test_names_of_files():
-    assert run_name("real", "IVON, beta2 = 0.999", 2) == "real-ivon-0.999-2"
-    assert run_name("real", "Snngm, cosine", 0) == "real-snngm-cosine-0"
+    assert run_name("real", "IVON, warm-up", 2) == "real-ivon-warm-up-2"
     assert len({run_name("a9a", row, 0) for row in ROWS}) == len(ROWS)
 
 

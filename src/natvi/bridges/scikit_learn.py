@@ -10,12 +10,13 @@ try:
     from sklearn.base import BaseEstimator, ClassifierMixin, RegressorMixin
     from sklearn.model_selection import train_test_split
     from sklearn.utils.multiclass import check_classification_targets
-    from sklearn.utils.validation import check_is_fitted, validate_data
+    from sklearn.utils.validation import check_is_fitted
 except ImportError as error:  # pragma: no cover
     raise ImportError(
         "DeepGLMRegressor and DeepGLMClassifier need scikit-learn: pip install 'natvi[sklearn]'."
     ) from error
 
+from natvi.bridges.estimator_inputs import check_labels, checked_inputs
 from natvi.models.deep.glm_door import BETA2, WARMUP, fit_deep_glm
 from natvi.models.deep.stream import Stream, learn
 from natvi.models.deep.training import Training
@@ -23,11 +24,11 @@ from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.run import storage
 from natvi.run.clock import Stopwatch
-from natvi.run.settings import check_count
+from natvi.run.settings import check_count, is_real
 from natvi.show.plots import relevance_bars
 
 LARGEST_BATCH, STEPS_PER_EPOCH = 128, 20
-MANY_ROWS = 10_000  # from here on IVON's curvature has something to go by, and data outweigh any shrinkage
+MANY_ROWS = 10_000  # from here on data outweigh any shrinkage, and of a piece IVON's curvature has enough to go by
 ANNEALING = 0.7
 SNNGM_STEP = 0.01  # of small perceptrons; nets of many thousand parameters take less
 
@@ -78,7 +79,7 @@ class _DeepGLM(BaseEstimator):
     def _fit(self, X: np.ndarray, y: np.ndarray, response: str, num_classes: int = 2, state: Any = None) -> Any:
         held, patience = None, None
         if self.early_stopping:
-            if not 0 < self.validation_fraction < 1:
+            if not is_real(self.validation_fraction) or not 0 < self.validation_fraction < 1:
                 raise ValueError(f"validation_fraction must lie between 0 and 1; got {self.validation_fraction!r}.")
             split = {"test_size": self.validation_fraction, "random_state": self._seed()}
             parts: Any = train_test_split(X, y, **split)
@@ -88,7 +89,7 @@ class _DeepGLM(BaseEstimator):
             y,
             response,
             hidden=tuple(np.atleast_1d(self.hidden).tolist()),
-            training=self._training(len(y), patience),
+            training=self._training(len(y), patience, in_pieces=False),
             validation=held,
             names=self._names(),
             num_classes=num_classes,
@@ -103,7 +104,7 @@ class _DeepGLM(BaseEstimator):
         clock = Stopwatch()
         stream: Stream | None = getattr(self, "_stream", None)
         hidden = tuple(np.atleast_1d(self.hidden).tolist())
-        training = self._training(len(y), None)
+        training = self._training(len(y), None, in_pieces=True)
         if stream is None and hasattr(self, "result_"):  # after fit or load
             stream = Stream.of(self._model, self.result_.steps or 0, training)
         self._stream = learn(stream, X, y, response, hidden, training, num_classes)
@@ -116,11 +117,11 @@ class _DeepGLM(BaseEstimator):
         self.n_iter_ = max(1, len(result.trace))
         return self
 
-    def _training(self, num_rows: int, patience: int | None) -> Training:
+    def _training(self, num_rows: int, patience: int | None, in_pieces: bool) -> Training:
         usual = min(LARGEST_BATCH, max(1, num_rows // STEPS_PER_EPOCH))
         optimizer, step_size = self.optimizer, self.step_size
         if optimizer == "auto":
-            optimizer = "snngm" if num_rows < MANY_ROWS else "ivon"
+            optimizer = "snngm" if in_pieces and num_rows < MANY_ROWS else "ivon"
         if optimizer == "snngm" and step_size is None:
             step_size = SNNGM_STEP
         annealing = self.annealing
@@ -156,17 +157,7 @@ class _DeepGLM(BaseEstimator):
         )
 
     def _inputs(self, X: Any, *responses: Any, reset: bool = True, **checks: Any) -> Any:
-        """Check inputs as scikit-learn does, and tell those who bring text what to do."""
-        least = 2 if responses else 1
-        try:
-            return validate_data(self, X, *responses, reset=reset, dtype=np.float64, ensure_min_samples=least, **checks)
-        except ValueError as error:
-            if "could not convert string" in str(error):
-                raise ValueError(
-                    f"{error}. Inputs must be numbers: encode text columns first, e.g. with "
-                    "sklearn.preprocessing.OneHotEncoder in a pipeline."
-                ) from error
-            raise
+        return checked_inputs(self, X, *responses, reset=reset, **checks)
 
     # --- what a fit has to say -----------------------------------------------------------------------------------
 
@@ -228,13 +219,6 @@ class _DeepGLM(BaseEstimator):
         return estimator
 
 
-def check_labels(y: Any) -> None:
-    """Refuse labels among which some are missing."""
-    missing = int(pd.isna(y).sum())
-    if missing:
-        raise ValueError(f"y holds {missing} missing labels of {len(y):,}. Remove those rows, or give them a label.")
-
-
 class DeepGLMRegressor(RegressorMixin, _DeepGLM):
     """A Bayesian perceptron for numbers, which finds the inputs that matter (paper, Section 8.4).
 
@@ -243,8 +227,8 @@ class DeepGLMRegressor(RegressorMixin, _DeepGLM):
     Args:
         hidden: Units of the hidden layers.
         response: "normal", or "poisson" for counts.
-        optimizer: `ivon`, `adam`, `nadam`, `snngm`, `nagm`, `pga` or `vogn`; "auto" takes `snngm` below 10,000 rows and
-            `ivon` from there on.
+        optimizer: `ivon`, `adam`, `nadam`, `snngm`, `nagm`, `pga` or `vogn`; "auto" takes `ivon`, of
+            `partial_fit` `snngm` where a piece has fewer than 10,000 rows.
         step_size: The largest step size; by default the optimizer's usual one, of `snngm` 0.01.
         schedule: "cosine" comes down to zero over all epochs, "constant" does not. Along a cosine the steps of `ivon`
             rise first, over a fifth of the epochs.
@@ -356,8 +340,8 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
 
     def fit(self, X: Any, y: Any) -> "DeepGLMClassifier":
         """Fit to rows `X` `(n, p)`, an array or a data frame, and labels `y`."""
-        X, y = self._inputs(X, y)
         check_labels(y)
+        X, y = self._inputs(X, y)
         check_classification_targets(y)
         self.classes_, coded = np.unique(y, return_inverse=True)
         return self._fit(X, coded, *self._kind())
@@ -384,7 +368,9 @@ class DeepGLMClassifier(ClassifierMixin, _DeepGLM):
         places = np.searchsorted(self.classes_, y).clip(max=len(self.classes_) - 1)
         strange = y[self.classes_[places] != y]
         if len(strange):
-            raise ValueError(f"The label {strange[0]!r} is not among the classes of the fit, {self.classes_.tolist()}.")
+            raise ValueError(
+                f"The label {strange.tolist()[0]!r} is not among the classes of the fit, {self.classes_.tolist()}."
+            )
         return places.astype(np.float64)
 
     def predict_proba(self, X: Any) -> np.ndarray:

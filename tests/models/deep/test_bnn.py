@@ -196,6 +196,11 @@ def test_mistakes_are_explained(model, change, message):
         model.fit(**arguments)
 
 
+def test_draws_that_cannot_be_counted(fit):
+    with pytest.raises(ValueError, match="num_draws must be a whole number"):
+        fit.model.probabilities(X[:3], num_draws=0)
+
+
 def test_images_in_the_wrong_layout():
     model = natvi.bnn(lenet5, init_lenet5(jax.random.key(0), 12, 1))
     with pytest.raises(ValueError, match="height, width, channels"):

@@ -21,7 +21,7 @@ from natvi.models.deep.training import POINT, Training, check_training, train
 from natvi.result import Result
 from natvi.result.result import KIND
 from natvi.result.trust import CARE, REFUSE, Trust
-from natvi.run import storage
+from natvi.run import Outcome, storage
 from natvi.run.clock import Stopwatch
 from natvi.run.fitted import Fitted
 from natvi.run.settings import is_real
@@ -264,7 +264,11 @@ class BnnModel:
             seconds=clock.read(),
             trace=np.asarray(fitted.trace, dtype=np.float64),
             state=fitted.state,
-            check=lambda: (*worse_than_start(fitted.elbo, at_start()), *concerns(fitted.trace, fitted.elbo_se)),
+            check=lambda: (
+                *diverged(fitted),
+                *worse_than_start(fitted.elbo, at_start()),
+                *concerns(fitted.trace, fitted.elbo_se),
+            ),
             steps=fitted.steps,
         )
 
@@ -276,6 +280,16 @@ def first_bound(target: FunctionRows, start: CovarianceGaussian, rows: dict[str,
         value = jax.jit(lambda target, mean: target.value(mean))(here, start.mean)
         d = start.mean.shape[0]
         return float(value + start.factor.log_determinant() + 0.5 * d * (1 + np.log(2 * np.pi)))
+
+
+def diverged(fitted: Fitted) -> tuple[Trust, ...]:
+    """Say which state was kept where training diverged, and how to go on."""
+    if fitted.outcome is not Outcome.NONFINITE:
+        return ()
+    good = int(fitted.state.count) // len(fitted.state.window)
+    kept = f"this is the net at the end of epoch {good}" if good else "this is the net before the first step"
+    text = f"training diverged in epoch {len(fitted.trace)}: {kept}. Go on with fit(state=result.state, step_size=...)"
+    return (Trust(REFUSE, (f"{text} and a tenth of the step size",)),)
 
 
 def worse_than_start(elbo: float, at_start: float) -> tuple[Trust, ...]:

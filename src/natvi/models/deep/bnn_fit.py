@@ -13,6 +13,7 @@ from natvi.models.deep.likelihoods import check_response
 from natvi.models.deep.net_rows import NetRows
 from natvi.models.deep.predictive import Sums, entropy, over_draws, weight_draws
 from natvi.models.regression.tables import interval_names
+from natvi.run.settings import check_count
 from natvi.show.plots import validation_picture
 from natvi.special import ndtri
 from natvi.x64 import float32
@@ -159,8 +160,7 @@ class BnnFit:
         X = check_examples(X, self.example_shape)
         if weights not in WEIGHTS:
             raise ValueError(f"weights must be one of {', '.join(map(repr, WEIGHTS))}, not {weights!r}.")
-        if num_draws < 1:
-            raise ValueError(f"num_draws must be at least 1; got {num_draws}.")
+        check_count("num_draws", num_draws)
         y = None if y is None else check_response(y, len(X), self.net.likelihood, self.columns)
         with float32():
             draws = weight_draws(self.mean, self.sds, 1 if weights == "draw" else num_draws, seed)

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 from natvi.hosts.collect import require_one
-from natvi.models.deep.bnn import concerns
+from natvi.models.deep.bnn import concerns, diverged
 from natvi.models.deep.bnn_fit import check_examples
 from natvi.models.deep.deep_glm import RESPONSES, DeepGlmState, deep_glm_algorithm
 from natvi.models.deep.glm_fit import DeepGlmFit
@@ -21,6 +21,7 @@ from natvi.x64 import float32
 
 WATCH_DRAWS = 8
 BETA2 = 0.999  # small nets take few steps, and a normal response's curvature rises as its variance falls
+LARGEST_NOISE = 1.2  # sd of the noise by the sd of the responses
 WARMUP = 0.2  # of IVON: long steps before its curvature has followed switch units off (experiments.warmup_study)
 
 
@@ -157,9 +158,18 @@ def result_of(fitted: Fitted, model: DeepGlmFit, training: Training, clock: Stop
         seconds=clock.read(),
         trace=trace,
         state=fitted.state,
-        check=lambda: (*concerns(trace, fitted.elbo_se), *unfinished(weight)),
+        check=lambda: (*diverged(fitted), *astray(model), *concerns(trace, fitted.elbo_se), *unfinished(weight)),
         steps=fitted.steps,
     )
+
+
+def astray(model: DeepGlmFit) -> tuple[Trust, ...]:
+    """Say so where the noise is taken to be larger than the responses themselves vary, which no data ask for."""
+    ratio = (model.scale / model.shape) ** 0.5
+    if model.response != "normal" or ratio < LARGEST_NOISE:
+        return ()
+    text = f"the noise sd came out {ratio:.1f} times as large as the responses' own sd: sds of weights have run away"
+    return (Trust(REFUSE, (f"{text}, try optimizer='ivon', fewer epochs or a shorter step_size",)),)
 
 
 def unfinished(weight: float) -> tuple[Trust, ...]:

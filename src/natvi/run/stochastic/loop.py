@@ -6,7 +6,8 @@ halved. Halving it closes about half of the remaining gap; when a whole stage ha
 that much is left, and the average of the last stage's iterates, which is closer still, is the answer.
 
 Where the length of a fit and its step sizes are settled beforehand (`settle=False`: nets, with a schedule over epochs)
-there are no stages; the last iterate is the answer, or, watched by a validation set, the best one.
+there are no stages; the last iterate is the answer, or, watched by a validation set, the best one. Where it diverges,
+the answer is the end of the last window that was good, and so is the state to go on from.
 
 Draw t uses key fold_in(seed, t) and batch t of its source, whatever the chunks: the same seed gives the same bits, also
 after a resume, and in many processes that bring rows of their own (`parts`).
@@ -31,6 +32,7 @@ from natvi.run.lead import Lead, Pace
 from natvi.run.outcome import Outcome
 from natvi.run.progress import StepProgress
 from natvi.run.settings import check_seed
+from natvi.run.stochastic.good import Good, fall_back, holds
 from natvi.run.stochastic.stages import Stage, first_stage, judge_window
 from natvi.run.stochastic.start import check_start
 from natvi.run.stochastic.watch import Watched, first_watched, note_value
@@ -52,6 +54,7 @@ class StochasticState(NamedTuple):
     stage: Stage
     trace: Float[Array, " t"]  # the mean bound of every window
     watched: Watched | None = None  # what a validation set said of every window
+    good: Good | None = None  # without stages: where a fit that diverges goes back to
 
 
 def take_steps(
@@ -142,7 +145,7 @@ def wander(
     _check_batches(algorithm.target, batches)
     target = algorithm.target if batches is None else algorithm.target.with_rows(first_rows(batches))
     check_start(target, start)
-    current = _begin(algorithm, start, window, watch is not None)
+    current = _begin(algorithm, start, window, watch is not None, settle)
     settings = f"{algorithm.move} {seed} {window} {gap} {batches and (batches.num_rows, batches.batch_size)}"
     settings += "" if settle and watch is None else f" {settle} {watch is not None} {patience}"
     settings += f" {watch_from}" if watch_from else ""
@@ -180,6 +183,8 @@ def wander(
         lead.save_last(current)
     host = gather(current)
     count, trace = int(host.count), np.array(host.trace[: int(host.count) // window])
+    if outcome is Outcome.NONFINITE and current.good is not None:
+        host = gather(fall_back(current, current.good))
     kept = _answer(host, patience)
     watched = np.empty(0) if host.watched is None else np.asarray(host.watched.values)[: len(trace)]
     gaussian = host.average if settle and kept is host.algorithm else kept.gaussian
@@ -261,7 +266,7 @@ def _check_batches(target: Any, batches: Batches | None) -> None:
         )
 
 
-def _begin(algorithm: Any, start: Any, window: int, watched: bool = False) -> StochasticState:
+def _begin(algorithm: Any, start: Any, window: int, watched: bool = False, settle: bool = True) -> StochasticState:
     """Return the state before the first step."""
     start = jax.tree.map(jnp.asarray, start)
     state = algorithm.init(start)
@@ -270,6 +275,7 @@ def _begin(algorithm: Any, start: Any, window: int, watched: bool = False) -> St
     whole = StochasticState(
         state, start, zero, zero, blank, first_stage(), trace, first_watched(state, TRACE_LENGTH) if watched else None
     )
+    whole = whole if settle else whole._replace(good=Good.of(whole))
     # weakly typed numbers would make the second call, or a resumed one, another program to compile
     return jax.tree.map(lambda a: jax.lax.convert_element_type(a, jnp.asarray(a).dtype), whole)
 
@@ -283,7 +289,8 @@ def _end_window(state: StochasticState, gap: float, settle: bool) -> StochasticS
     if np.isnan(elbos).mean() > 0.5:
         return state._replace(trace=trace)
     if not settle:  # the average is that of a window
-        return state._replace(trace=trace, in_stage=jnp.zeros_like(state.in_stage))
+        state = state._replace(trace=trace, in_stage=jnp.zeros_like(state.in_stage))
+        return state._replace(good=Good.of(state)) if holds(np.asarray(trace[:at]), elbos) else state
     stage = judge_window(state.stage, level, gap)
     ended = float(stage.scale) != float(state.stage.scale)
     in_stage = jnp.zeros_like(state.in_stage) if ended else state.in_stage

@@ -208,7 +208,7 @@ def check_mixed(frame: pd.DataFrame, formula: str) -> None:
     """
     without_groups = re.sub(r"\|[^)]*\)", ")", formula)  # codes of groups may look like anything
     for name in frame.columns:
-        column = frame[name]
+        column = pd.Series(frame[name])
         if pd.api.types.is_numeric_dtype(column) or not re.search(rf"(?<!\w){re.escape(str(name))}(?!\w)", formula):
             continue
         _check_grouped(name, column, without_groups)

@@ -44,10 +44,8 @@ def larger_steps(table: pd.DataFrame) -> dict[str, float]:
         >>> larger_steps(pd.DataFrame({"mean": [2e-5, 0.3], "sd": [6.7e-6, 0.1]}, index=["income", "age"]))
         {'income': 10000.0}
     """
-    small = table[(table["sd"] > 0) & (table["sd"] < TOO_FINE)]
-    return {
-        str(name): 10.0 ** float(np.ceil(np.log10(SEEN / sd))) for name, sd in small["sd"].items() if name != INTERCEPT
-    }
+    sds = {str(name): float(sd) for name, sd in zip(table.index, table["sd"], strict=True) if name != INTERCEPT}
+    return {name: 10.0 ** float(np.ceil(np.log10(SEEN / sd))) for name, sd in sds.items() if 0 < sd < TOO_FINE}
 
 
 def _units(step: Mapping[str, float] | None, names: list[str]) -> pd.Series:
@@ -62,7 +60,7 @@ def _units(step: Mapping[str, float] | None, names: list[str]) -> pd.Series:
     for name, size in step.items():
         if name not in units:
             raise ValueError(f"step names {name!r}, and the coefficients are {', '.join(map(repr, names))}. Use these.")
-        if isinstance(size, bool | str) or not np.isscalar(size) or not 0 < float(size) < np.inf:  # type: ignore[arg-type]
+        if isinstance(size, bool) or not isinstance(size, (int, float, np.number)) or not 0 < size < np.inf:
             raise ValueError(f"The step of {name!r} must be a positive number of its units; got {size!r}.")
         units[name] = float(size)
     return units

@@ -109,12 +109,13 @@ def test_factor_solves_and_products_are_those_of_the_dense_matrix():
         x = ArrowVector(jnp.asarray(rng.normal(size=(R, LEVELS))), jnp.asarray(rng.normal(size=B + sum(SMALLER))))
 
         @quick_jit
-        def seen(matrix: BlockedMatrix, x: ArrowVector) -> tuple[ArrowVector, ArrowVector, jax.Array]:
+        def seen(matrix: BlockedMatrix, x: ArrowVector) -> tuple[ArrowVector, ArrowVector, jax.Array, BlockedMatrix]:
             factor = pattern.cholesky(matrix)
             solved = pattern.solve_transposed(factor, pattern.solve(factor, x))
-            return solved, pattern.matvec(matrix, x), factor.log_determinant()
+            return solved, pattern.matvec(matrix, x), factor.log_determinant(), pattern.square(factor)
 
-        solved, product, log_det = seen(matrix, x)
+        solved, product, log_det, squared = seen(matrix, x)
+    np.testing.assert_allclose(to_dense(squared, pattern), full, atol=1e-12)
     np.testing.assert_allclose(flat(product), full @ flat(x), atol=1e-10)
     np.testing.assert_allclose(flat(solved), np.linalg.solve(full, flat(x)), atol=1e-10)
     np.testing.assert_allclose(log_det, 0.5 * np.linalg.slogdet(full)[1], rtol=1e-12)

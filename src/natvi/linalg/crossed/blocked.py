@@ -73,19 +73,34 @@ class CrossPattern(eqx.Module):
         local = small_blocks.cholesky(matrix.local)
         cross = small_blocks.solve_lower(local, matrix.cross.swapaxes(0, 1)).swapaxes(0, 1)
         pairs = small_blocks.solve_lower(local[..., self.level], matrix.pairs)
-        b = cross.shape[0]
-        flat = cross.reshape(b, -1)
-        shared = matrix.shared.at[:b, :b].add(-flat @ flat.T)
-        below = jnp.stack([self.by_coordinate(row, matrix) for row in self._met(cross, pairs)], axis=1) if b else None
-        if below is not None:
-            shared = shared.at[b:, :b].add(-below)
-        at = b + self.coordinate
-        shared = shared.at[at, at].add(-jnp.sum(pairs**2, axis=0))
-        both = jnp.sum(pairs[:, self.higher] * pairs[:, self.lower], axis=0)
-        shared = shared.at[at[self.higher], at[self.lower]].add(-both)
+        shared = self._add_eliminated(matrix.shared, cross, pairs, -1)
         if differentiable:
             shared = jnp.tril(shared) + jnp.tril(shared, -1).T
         return BlockedFactor(local, cross, pairs, jnp.tril(lower_cholesky(shared, symmetrize_input=False)))
+
+    def square(self, factor: BlockedFactor) -> BlockedMatrix:
+        """Return `T T'`."""
+        local = jnp.einsum("ikn,jkn->ijn", factor.local, factor.local)
+        cross = jnp.einsum("bkn,jkn->bjn", factor.cross, factor.local)
+        pairs = jnp.einsum("jke,ke->je", factor.local[..., self.level], factor.pairs)
+        shared = jnp.tril(self._add_eliminated(factor.shared @ factor.shared.T, factor.cross, factor.pairs, 1))
+        return BlockedMatrix(local, cross, pairs, shared + jnp.tril(shared, -1).T)
+
+    def _add_eliminated(
+        self, shared: Float[Array, "G G"], cross: Float[Array, "b r n"], pairs: Float[Array, "r E"], sign: int
+    ) -> Float[Array, "G G"]:
+        """Return the corner plus or minus sum_i T_gi T_gi', below its diagonal only."""
+        b = cross.shape[0]
+        flat = sign * cross.reshape(b, -1)
+        shared = shared.at[:b, :b].add(flat @ cross.reshape(b, -1).T)
+        if b:
+            m = shared.shape[0] - b
+            sums = [jnp.zeros(m, row.dtype).at[self.coordinate].add(row) for row in self._met(cross, pairs)]
+            shared = shared.at[b:, :b].add(sign * jnp.stack(sums, axis=1))
+        at = b + self.coordinate
+        shared = shared.at[at, at].add(sign * jnp.sum(pairs**2, axis=0))
+        both = jnp.sum(pairs[:, self.higher] * pairs[:, self.lower], axis=0)
+        return shared.at[at[self.higher], at[self.lower]].add(sign * both)
 
     def _met(self, cross: Float[Array, "b r n"], pairs: Float[Array, "r E"]) -> Float[Array, "b E"]:
         return jnp.sum(cross[..., self.level] * pairs, axis=1)

@@ -9,6 +9,8 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 
 from natvi.judge import ladder
@@ -22,7 +24,6 @@ from natvi.models.mixed.crossed.judge import judge_by_mode, judge_gaussian, judg
 from natvi.models.mixed.crossed.layout import Built
 from natvi.models.mixed.crossed.posterior import CrossedFit
 from natvi.models.regression.separation import separated
-from natvi.optimize.structured.blocked_system import BlockedSystem
 from natvi.run import Fitted, Outcome
 from natvi.run.interrupt import Interruption
 from natvi.target.mixed.largest_out import can_leave_out, has_gaussian_rows
@@ -156,10 +157,9 @@ def _integrated(stage: CrossedStage, why: str) -> tuple[Chosen, tuple[str, ...]]
 
 def _precision(stage: CrossedStage) -> BlockedMatrix:
     """Return the precision of the joint Gaussian."""
-    target, q = stage.built.target, stage.fitted.gaussian
     with float64():
-        sizes = q.factor.local.shape[0], q.factor.cross.shape[0], q.mean.shared.shape[0]
-        return BlockedSystem(target, target.pattern, *sizes).natural(stage.fitted.state.ascent.x).precision
+        pattern, factor = jax.tree.map(jnp.asarray, (stage.built.target.pattern, stage.fitted.gaussian.factor))
+        return pattern.square(factor)
 
 
 def _glance(stage: CrossedStage) -> Trust | None:

@@ -369,7 +369,7 @@ def test_saved_fits_predict_are_compared_and_reported(tmp_path: Path) -> None:
         run("fit", path, formula, "--family", "poisson", "--method", "gva", "--out", tmp_path / name)
     large = tmp_path / "large" / "fit.natvi"
     lines = run("predict", large, path, "--prob", "0.8").stdout.splitlines()
-    assert len(lines) == 237 and lines[0].endswith("subject,mean,sd,q10,q90")
+    assert len(lines) == 237 and lines[0].endswith("subject;mean;sd;q10;q90")
     run("predict", large, path, "--kind", "predictive", "--out", tmp_path / "new.csv")
     assert len(pd.read_csv(tmp_path / "new.csv")) == 236
     table = run("compare", large, tmp_path / "small" / "fit.natvi", "--data", path).stdout

@@ -82,10 +82,21 @@ def documents(folders: dict[str, Path]) -> list[tuple[str, Path, dict[str, Any]]
 def tables(document: dict[str, Any]) -> str:
     if "rows" in document:
         return markdown_tables(document["rows"])
+    if "figures" in document:
+        return before_and_after(document["figures"])
     metrics = list(dict.fromkeys(cell["metric"] for cell in document["cells"]))
     parts = [table(metric, [cell for cell in document["cells"] if cell["metric"] == metric]) for metric in metrics]
     in_brackets = any(cell.get("paper") is not None for cell in document["cells"])
     return "\n\n".join(parts + (["In parentheses: the paper."] if in_brackets else []))
+
+
+def before_and_after(figures: list[dict[str, Any]]) -> str:
+    """Return a table of what two checkouts took."""
+    lines = ["| whole call or step | before, s | after, s | after / before |", "|---|---:|---:|---:|"]
+    for figure in figures:
+        before, after = figure["seconds"]
+        lines.append(f"| {figure['name']} | {before:.4g} | {after:.4g} | {figure['ratio']:.2f} |")
+    return "\n".join(lines)
 
 
 def remarks(document: dict[str, Any]) -> str:
@@ -99,12 +110,14 @@ def title(path: Path, document: dict[str, Any]) -> str:
     if page.is_file():
         first = page.read_text("utf-8").partition("\n")[0]
         return first.lstrip("# ").partition(": ")[2] or first.lstrip("# ")
+    if "figures" in document:
+        return "natvi in two checkouts, call by call in turns"
     problems = list(dict.fromkeys(row.get("problem", "") for row in document.get("rows", [])))
     return ", ".join(problems[:4]) + (" and more" if len(problems) > 4 else "") or path.stem
 
 
 def figures(document: dict[str, Any]) -> list[Any]:
-    return document.get("rows") or document.get("cells") or []
+    return document.get("rows") or document.get("cells") or document.get("figures") or []
 
 
 def date(document: dict[str, Any]) -> str:

@@ -43,7 +43,8 @@ def test_recipes_run_on_the_pattern_of_a_crossed_model(model):
     with float64():
         target = jax.device_put(model.build().target)
         start = crossed_start(target, *map(jnp.asarray, model.rough_values()))
-        best = climb(BlockedSystem.around(target, target.pattern, start), start).gaussian
+        best = jax.device_put(climb(BlockedSystem.around(target, target.pattern, start), start).gaussian)
+        sds = jax.tree.map(np.asarray, best.marginal_sds())
         mask = mask_of(target)
         with pytest.raises(ValueError, match="OpenPattern"):
             ClosedPattern.from_array(mask)
@@ -61,7 +62,6 @@ def test_recipes_run_on_the_pattern_of_a_crossed_model(model):
         found = run(algorithm.init(q)).gaussian
         matrix = np.asarray(found.factor.matrix)
     assert not np.any(matrix[~mask])
-    sds = best.marginal_sds()
     sd = np.concatenate([np.ravel(sds.local), sds.shared])
     mean = np.concatenate([np.ravel(best.mean.local), best.mean.shared])
     assert np.max(np.abs((np.asarray(found.mean) - mean) / sd)) < 0.1

@@ -442,7 +442,7 @@ def test_report_is_one_self_contained_page(counts: natvi.Result, tmp_path: Path)
     page = path.read_text(encoding="utf-8")
     assert path == tmp_path / "fit.html" and page.startswith("<!doctype html>")
     assert "http:" not in page and "https:" not in page and "<script" not in page and "<link" not in page
-    assert page.count("<figure>") == page.count('<svg role="img" aria-label="') == 7
+    assert page.count("<figure>") == page.count('<svg role="img" aria-label="') == 8
     assert EPILEPSY in "".join(Balance.of(page).text)
     assert [file.name for file in tmp_path.iterdir()] == ["fit.html"]
     with pytest.raises(OSError, match="nowhere"):

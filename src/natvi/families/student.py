@@ -1,5 +1,6 @@
 """Student's t: measurements with outliers, identity link; the degrees of freedom are estimated or given."""
 
+import math
 from functools import cache
 
 import jax
@@ -80,7 +81,8 @@ def _identity(values: Array) -> Array:
 @cache
 def student_t(nu: float) -> Family:
     """Return Student's t with given degrees of freedom: disp = a = log sigma."""
-    constant = float(_constant(jnp.asarray(nu, float)))
+    # in double precision, whatever JAX takes for it where the family is first asked for
+    constant = math.lgamma(0.5 * (nu + 1.0)) - math.lgamma(0.5 * nu) - 0.5 * (math.log(nu) + LOG_PI)
     given = jnp.asarray  # a number of the program
 
     def kernel(y: Array, eta: Array, disp: Array | None) -> Array:

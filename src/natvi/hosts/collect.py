@@ -75,9 +75,10 @@ def company() -> Iterator[None]:
     """Turn the failure of an exchange into words."""
     try:
         yield
-    except jax.errors.JaxRuntimeError as error:
+    except (jax.errors.JaxRuntimeError, ValueError) as error:
         text = str(error)
-        if count() == 1 or not any(sign in text.lower() for sign in SIGNS):
+        signs = SIGNS if isinstance(error, jax.errors.JaxRuntimeError) else SIGNS[:2]  # some come as a plain ValueError
+        if count() == 1 or not any(sign in text.lower() for sign in signs):
             raise
         raise HostLostError(LOST.format(number(), count(), text.splitlines()[0][:200])) from error
 

@@ -132,7 +132,7 @@ def grouped_likelihood(
         num_simple=layout.num_simple,
     )
     counts = None if weight is None else repeated(weight)
-    return LikelihoodRows(design, repeated(y), for_rows(family), weight=counts)
+    return LikelihoodRows(design, repeated(y), for_rows(family), weight=counts, constant=jax.device_put(np.zeros(())))
 
 
 def prior_terms(prior: Prior) -> tuple[SharedTerm, ...]:

@@ -144,7 +144,7 @@ def prepare(target: SumOfTerms, num_places: int, num_shared: int) -> None:
     zeros = (np.zeros(shape) for shape in (num_shared, (effects.r, num_places), (effects.r, num_shared, num_places)))
     around = Surroundings(*zeros)
     family: Any = likelihood.family
-    functions = [_values, _scores] if family.name in ("bernoulli", "binomial") else [_values]
+    functions = [_values, _scores] if getattr(family, "name", "") in ("bernoulli", "binomial") else [_values]
     wanted = {_name(function, target, around): function for function in functions}
     batches = np.zeros((POINTS_AT_ONCE // _batch(target), _batch(target), num_shared))
     pool = ThreadPoolExecutor(1)

@@ -437,6 +437,12 @@ def test_html_escapes_what_users_write() -> None:
     assert nasty in repr(result)
 
 
+def test_a_page_of_very_many_rows_has_no_pictures_of_them(counts: natvi.Result, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr("natvi.result.page.MOST_PICTURED", 100)
+    page = counts.report(tmp_path / "fit.html").read_text(encoding="utf-8")
+    assert page.count("<figure>") == 5 and "Pearson residuals" not in page
+
+
 def test_report_is_one_self_contained_page(counts: natvi.Result, tmp_path: Path) -> None:
     path = counts.report(tmp_path / "fit.html")
     page = path.read_text(encoding="utf-8")

@@ -34,6 +34,7 @@ CITE = (
     "natvi: full Gaussian posteriors for the price of a point estimate. Method: L. S. L. Tan, Analytic natural "
     "gradient updates for Cholesky factor in Gaussian variational approximation (arXiv 2109.00375)."
 )
+MOST_PICTURED = 1_000_000  # rows; replicates of more would fill the memory
 
 
 def build_page(result: Any) -> tuple[str, list[str], list[Section]]:
@@ -166,7 +167,8 @@ def _pictures(result: Any) -> list[Section]:
     found = []
     if isinstance(result.model, HasRandomEffects) and not isinstance(result.model, DrawsPictures):
         found.append(_effects(result))
-    if isinstance(result.model, HoldsRows) and result.model.rows is not None:
+    held = isinstance(result.model, HoldsRows) and result.model.rows is not None
+    if held and len(result.model.observed(None)) <= MOST_PICTURED:
         values = result.model.residuals(0)
         shown = [
             Picture(

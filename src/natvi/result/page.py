@@ -167,9 +167,9 @@ def _pictures(result: Any) -> list[Section]:
     found = []
     if isinstance(result.model, HasRandomEffects) and not isinstance(result.model, DrawsPictures):
         found.append(_effects(result))
-    held = isinstance(result.model, HoldsRows) and result.model.rows is not None
-    if held and len(result.model.observed(None)) <= MOST_PICTURED:
-        values = result.model.residuals(0)
+    model = result.model
+    if isinstance(model, HoldsRows) and model.rows is not None and len(model.observed(None)) <= MOST_PICTURED:
+        values = model.residuals(0)
         shown = [
             Picture(
                 result.plot_predictive(ax=plots.new_axis(4.6, 3.4)),
@@ -177,7 +177,7 @@ def _pictures(result: Any) -> list[Section]:
                 "The data beside data that the fitted model generates: they should look alike.",
             ),
             Picture(
-                glm_plots.against_fitted(values.fitted, values.pearson, result.model.is_discrete()),
+                glm_plots.against_fitted(values.fitted, values.pearson, model.is_discrete()),
                 "Pearson residuals against fitted values, with averages in bins.",
                 "The averages of bins should lie about zero wherever one looks.",
             ),

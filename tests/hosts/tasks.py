@@ -235,23 +235,30 @@ def net_refusals(processes: int, number: int, folder: Path) -> dict[str, str]:
     }
 
 
-def die(processes: int, number: int, folder: Path) -> dict[str, str]:
-    """The last process is killed between two steps; the others say so."""
+def killed_at_the_second(plain: Any, really: bool) -> Any:
+    """Return the same function, in whose second call this process is killed."""
     import os
     import signal
 
-    from natvi.run.exact import passes
-
-    model, plain = natvi.glm(f"poisson ~ {FIXED}", part(processes, number), family="poisson"), passes._step
     taken: list[int] = []
 
-    def step(*parts: Any) -> Any:
+    def call(*parts: Any) -> Any:
         taken.append(1)
-        if len(taken) == 2 and number == processes - 1:
+        if len(taken) == 2 and really:
             os.kill(os.getpid(), signal.SIGKILL)
         return plain(*parts)
 
-    passes._step = step
+    return call
+
+
+def die(processes: int, number: int, folder: Path) -> dict[str, str]:
+    """The last process is killed between two steps; the others say so."""
+    import os
+
+    from natvi.run.exact import passes
+
+    model = natvi.glm(f"poisson ~ {FIXED}", part(processes, number), family="poisson")
+    passes._step = killed_at_the_second(passes._step, number == processes - 1)
     try:
         model.fit(tolerance=1e-13)
     except natvi.hosts.HostLostError as error:
@@ -263,20 +270,11 @@ def die(processes: int, number: int, folder: Path) -> dict[str, str]:
 def die_net(processes: int, number: int, folder: Path) -> dict[str, str]:
     """The last process is killed on its way through the epochs of a net."""
     import os
-    import signal
 
     from natvi.run.stochastic import loop
 
     X, y = own_examples(number)
-    plain, taken = loop.note_window, []
-
-    def note(*parts: Any) -> Any:
-        taken.append(1)
-        if len(taken) == 2 and number == processes - 1:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return plain(*parts)
-
-    loop.note_window = note
+    loop.note_window = killed_at_the_second(loop.note_window, number == processes - 1)
     try:
         net().fit(X, y, validation=(X, y), epochs=1000, batch_size=10)
     except natvi.hosts.HostLostError as error:
